@@ -36,7 +36,7 @@ static void test_spread(void **state) {
     assert_error(ls_spread_resolve(&(ls_spread){.ranks = (int64_t)1 << 31}, &r), LS_USAGE, "2147483648", "1 to");
     assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .threads = -1}, &r), LS_USAGE, "--threads -1", "1 to");
     assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .isa = "sse"}, &r), LS_USAGE, "sse", "avx512");
-    assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .mesh = "pp=2"}, &r), LS_USAGE, "pp", "ulysses");
+    assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .mesh = "ep=2"}, &r), LS_USAGE, "ep", "ulysses");
     if (!ls_isa_allows(machine.isa, LS_FEATURE_AMX_BF16))
         assert_error(ls_spread_resolve(&(ls_spread){.ranks = 1, .isa = "amx"}, &r), LS_USAGE, "amx",
                      ls_isa_name(machine.isa));

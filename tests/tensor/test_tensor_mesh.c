@@ -247,9 +247,9 @@ static void test_parse(void **state) {
     static const struct {
         const char *text, *says;
     } bad[] = {
-        {"", "expected AXIS=RANKS, where AXIS is dp, ring, ulysses or tp"},
+        {"", "expected AXIS=RANKS, where AXIS is pp, dp, ring, ulysses or tp"},
         {"ring", "'ring'"},
-        {"pp=2", "mesh axis 'pp' is unknown; expected dp, ring, ulysses or tp"},
+        {"ep=2", "mesh axis 'ep' is unknown; expected pp, dp, ring, ulysses or tp"},
         {"ring=2,ring=2", "mesh axis 'ring' is given twice"},
         {"ring=0", "'0'"},
         {"ring=2147483648", "1 to 2147483647"},
