@@ -152,8 +152,8 @@ static const mistake mistakes[] = {
     {"\"D\": 4", "\"D\": 5", "graph.json: nodes[4]: op rope_table: head size 5, expected an even number (rope_table)"},
     {"\"theta\": 100", "\"theta\": 0", "graph.json: nodes[4].rope.theta is 0, expected a number above 0 (rope_table)"},
     {"\"theta\": 100", "\"theta\": 100, \"scaling\": \"ntk\", \"factor\": 2",
-     "graph.json: nodes[4]: rope scaling \"ntk\" is not known, expected default, linear, dynamic, yarn "
-     "or llama3 (rope_table)"},
+     "graph.json: nodes[4]: rope scaling \"ntk\" is not known, expected default, linear, dynamic, yarn, "
+     "llama3 or longrope (rope_table)"},
     {"\"theta\": 100", "\"theta\": 100, \"base\": 2",
      "graph.json: nodes[4].rope.base is 2, expected no such field; known are theta scaling factor "
      "low_factor high_factor length beta_fast beta_slow original_length mscale mscale_all_dim "

@@ -140,7 +140,7 @@ static void config(void **state) {
         {"bad-overflow", "vocab_size is 1.8446744073709552e19, expected an integer from 1"},
         {"bad-layers", "num_hidden_layers is 1099511627776"},
         {"bad-architecture", "T5ForConditionalGeneration"},
-        {"bad-rope", "longrope"},
+        {"bad-rope", "rope_scaling.short_factor is missing"},
         {"bad-activation", "relu6"},
         {"bad-heads", "num_attention_heads"},
         {"bad-nan", "vocab_size is NaN, expected an integer"},
