@@ -56,6 +56,7 @@ typedef struct unrolling {
     const ls_job_program *row;
     crossing *crossings; /* of the program at work */
     int n_crossings;
+    size_t crossing_capacity;
     ls_timetable table;
 } unrolling;
 
@@ -158,20 +159,20 @@ static bool is_owned(const ls_tensor_info *info) {
 }
 
 /* The crossing of that storage from the chunk to the stage: found, or a new one. */
-static crossing *crossing_of(unrolling *u, ls_tensor storage, int chunk, ls_turn_kind kind, int to, size_t *capacity) {
+static crossing *crossing_of(unrolling *u, ls_tensor storage, int chunk, ls_turn_kind kind, int to) {
     for (int i = 0; i < u->n_crossings; i++) {
         crossing *c = &u->crossings[i];
         if (c->is == OF_A_TURN && c->storage.id == storage.id && c->chunk == chunk && c->kind == kind && c->to == to)
             return c;
     }
-    crossing *c = LS_PUSH(u->arena, u->crossings, u->n_crossings, *capacity);
+    crossing *c = LS_PUSH(u->arena, u->crossings, u->n_crossings, u->crossing_capacity);
     *c = (crossing){.storage = storage, .from = stage_of(u, chunk), .to = to, .chunk = chunk, .kind = kind};
     c->read = LS_NEW_ARRAY(u->arena, bool, u->chunks.chunks *LS_TURN_KINDS);
     return c;
 }
 
 /* A parameter, or the gradient of one, that a node of that stage reads or adds to, where another stage has it. */
-static void add_owned(unrolling *u, const ls_tensor_info *info, int stage, size_t *capacity) {
+static void add_owned(unrolling *u, const ls_tensor_info *info, int stage) {
     const bool values = info->role == LS_ROLE_PARAMETER;
     const int owner = u->owner[info->storage.id];
     const crossing wanted = {.is = values ? OF_VALUES : OF_GRADIENTS,
@@ -184,14 +185,14 @@ static void add_owned(unrolling *u, const ls_tensor_info *info, int stage, size_
         if (c->is == wanted.is && c->storage.id == wanted.storage.id && c->from == wanted.from && c->to == wanted.to)
             return;
     }
-    *LS_PUSH(u->arena, u->crossings, u->n_crossings, *capacity) = wanted;
+    *LS_PUSH(u->arena, u->crossings, u->n_crossings, u->crossing_capacity) = wanted;
 }
 
 /* What crosses between nodes of the program; the last node that changes a storage in place decides who makes it. */
 static ls_status find_crossings(unrolling *u) {
     const ls_graph *g = u->from;
-    size_t capacity = 0;
     u->n_crossings = 0;
+    u->crossing_capacity = 0;
     u->crossings = NULL;
     for (int n = u->row->first_node; n < ls_min(u->row->end_node, g->n_nodes); n++) {
         const int chunk = u->chunks.node[n];
@@ -199,7 +200,7 @@ static ls_status find_crossings(unrolling *u) {
             const ls_tensor_info *info = ls_graph_tensor(g, g->nodes[n].in[i]);
             const int from = info->producer >= 0 ? u->chunks.node[info->producer] : -1;
             if (is_owned(storage_of(u, g->nodes[n].in[i]))) {
-                add_owned(u, storage_of(u, g->nodes[n].in[i]), stage_of(u, chunk), &capacity);
+                add_owned(u, storage_of(u, g->nodes[n].in[i]), stage_of(u, chunk));
                 continue;
             }
             if (from < 0 || stage_of(u, from) == stage_of(u, chunk)) continue;
@@ -212,7 +213,7 @@ static ls_status find_crossings(unrolling *u) {
                 return ls_error(LS_UNSUPPORTED,
                                 "a pipeline: op %s of part %d reads \"%s\" of part %d, which comes later there",
                                 g->nodes[n].op->name, chunk, info->name, from);
-            crossing_of(u, info->storage, from, kind, stage_of(u, chunk), &capacity)
+            crossing_of(u, info->storage, from, kind, stage_of(u, chunk))
                 ->read[chunk * LS_TURN_KINDS + (int)reads] = true;
         }
     }
