@@ -213,8 +213,8 @@ static ls_status find_crossings(unrolling *u) {
                 return ls_error(LS_UNSUPPORTED,
                                 "a pipeline: op %s of part %d reads \"%s\" of part %d, which comes later there",
                                 g->nodes[n].op->name, chunk, info->name, from);
-            crossing_of(u, info->storage, from, kind, stage_of(u, chunk))
-                ->read[chunk * LS_TURN_KINDS + (int)reads] = true;
+            crossing_of(u, info->storage, from, kind, stage_of(u, chunk))->read[chunk * LS_TURN_KINDS + (int)reads] =
+                true;
         }
     }
     return ls_ok();
