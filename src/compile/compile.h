@@ -214,7 +214,6 @@ LS_MUST_USE ls_status ls_shard_parse(const char *name, int *out);
 typedef struct ls_pipeline_schedule ls_pipeline_schedule;
 const ls_pipeline_schedule *ls_pipeline_schedule_at(int index);
 const char *ls_pipeline_schedule_name(const ls_pipeline_schedule *schedule);
-const char *ls_pipeline_schedule_about(const ls_pipeline_schedule *schedule);
 /*
  * "1f1b", "interleaved:2" (with so many parts of the graph for each stage), "zero-bubble"; NULL: *out NULL and no
  * parts. LS_USAGE names the flag --pipeline.

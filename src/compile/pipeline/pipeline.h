@@ -22,7 +22,6 @@
  * the gradients of parameters, for which there is a turn of its own.
  */
 typedef enum ls_turn_kind { LS_TURN_FORWARD, LS_TURN_BACKWARD, LS_TURN_WEIGHTS, LS_TURN_KINDS } ls_turn_kind;
-extern const char *const ls_turn_names[LS_TURN_KINDS];
 
 typedef struct ls_turn {
     ls_turn_kind kind;
@@ -47,11 +46,6 @@ typedef struct ls_pipelining {
 
 /* It lies in the arena. LS_USAGE: the schedule asks for other numbers of chunks or micro-batches. */
 LS_MUST_USE ls_status ls_timetable_make(const ls_pipelining *of, ls_arena *arena, ls_timetable *out);
-/* Of stages that take equally long and have nothing to wait for but each other: the share of time that they are idle.
- */
-double ls_timetable_idle(const ls_timetable *table);
-/* The most micro-batches that are in a stage at once: through a chunk of it forward, and not yet backward. */
-int ls_timetable_held(const ls_timetable *table, int stage);
 
 /* --- cuts (cut.c) ------------------------------------------------------------------------------------------------- */
 

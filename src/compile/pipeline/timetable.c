@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const ls_turn_names[LS_TURN_KINDS] = {"forward", "backward", "weights"};
-
 /* A timetable while it is made. */
 typedef struct making {
     const ls_pipelining *of;
@@ -22,7 +20,7 @@ enum { NOT_YET = INT_MAX };
  * do.
  */
 struct ls_pipeline_schedule {
-    const char *name, *about;
+    const char *name;
     bool interleaves; /* a stage has several chunks, and micro-batches come in sets of as many as there are stages */
     bool splits;
     int (*list)(const ls_pipelining *of, int stage, ls_turn *out);
@@ -132,25 +130,19 @@ static bool choose_forward(const making *m, int stage, int now, ls_turn *out) {
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const ls_pipeline_schedule schedules[] = {
-    {.name = "1f1b",
-     .about = "one micro-batch forward, one backward; a stage holds as many as there are stages behind it, and one",
-     .list = list_plain},
-    {.name = "interleaved",
-     .about = "1f1b of stages that have several chunks each: less idle time, more bytes sent",
-     .interleaves = true,
-     .list = list_interleaved},
-    {.name = "zero-bubble",
-     .about = "gradients of parameters wait for time in which a stage would be idle",
-     .splits = true,
-     .choose = choose_split},
+    /* One micro-batch forward, one backward: a stage holds as many as there are stages behind it, and one. */
+    {.name = "1f1b", .list = list_plain},
+    /* The same of stages that have several chunks each: less idle time, more bytes sent. */
+    {.name = "interleaved", .interleaves = true, .list = list_interleaved},
+    /* Gradients of parameters wait for time in which a stage would be idle. */
+    {.name = "zero-bubble", .splits = true, .choose = choose_split},
 };
-static const ls_pipeline_schedule forward_only = {.name = "forward", .about = "", .choose = choose_forward};
+static const ls_pipeline_schedule forward_only = {.name = "forward", .choose = choose_forward};
 
 const ls_pipeline_schedule *ls_pipeline_schedule_at(int index) {
     return index >= 0 && index < (int)LS_COUNT(schedules) ? &schedules[index] : NULL;
 }
 const char *ls_pipeline_schedule_name(const ls_pipeline_schedule *schedule) { return schedule->name; }
-const char *ls_pipeline_schedule_about(const ls_pipeline_schedule *schedule) { return schedule->about; }
 ls_status ls_pipeline_parse(const char *text, const ls_pipeline_schedule **out, int *chunks) {
     *out = NULL;
     *chunks = 0;
@@ -258,21 +250,4 @@ ls_status ls_timetable_make(const ls_pipelining *of, ls_arena *arena, ls_timetab
     play(&m, of->backward ? of->schedule : &forward_only, arena);
     *out = table;
     return ls_ok();
-}
-
-double ls_timetable_idle(const ls_timetable *table) {
-    double busy = 0;
-    for (int s = 0; s < table->stages; s++)
-        for (int i = 0; i < table->n_of_stage[s]; i++) busy += table->of_stage[s][i].end - table->of_stage[s][i].begin;
-    return 1 - busy / ((double)table->end * table->stages);
-}
-
-int ls_timetable_held(const ls_timetable *table, int stage) {
-    int now = 0, most = 0;
-    for (int i = 0; i < table->n_of_stage[stage]; i++) {
-        const ls_turn_kind kind = table->of_stage[stage][i].kind;
-        now += kind == LS_TURN_FORWARD ? 1 : kind == LS_TURN_BACKWARD ? -1 : 0;
-        most = (int)ls_max(most, now);
-    }
-    return most;
 }
