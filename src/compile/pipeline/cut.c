@@ -17,7 +17,7 @@ typedef struct cutting {
     int chunks, forward; /* forward: nodes of the forward pass, which come first */
     int *node;           /* by node: its chunk */
     bool *free;          /* by node: it reads inputs alone */
-    double *before;      /* by forward node: what those in front of it cost */
+    double *before;      /* by forward node, where boundaries are chosen: what those in front of it cost */
 } cutting;
 
 static int producer_of(const ls_graph *g, ls_tensor t) { return g->tensors[g->tensors[t.id].storage.id].producer; }
@@ -263,7 +263,6 @@ static cutting begin(const ls_graph *g, int chunks, ls_arena *arena) {
                  .forward = ls_forward_nodes(g),
                  .node = LS_NEW_ARRAY(arena, int, g->n_nodes)};
     find_free(&c);
-    find_costs(&c);
     return c;
 }
 
@@ -275,7 +274,8 @@ int ls_pipeline_chunks(const ls_target *target) {
 ls_status ls_mark_boundaries(const ls_graph *g, int chunks, ls_arena *arena, const ls_graph **out) {
     *out = g;
     if (chunks == 1) return ls_ok();
-    const cutting c = begin(g, chunks, arena);
+    cutting c = begin(g, chunks, arena);
+    find_costs(&c);
     const places p = find_places(&c);
     int *list = LS_NEW_ARRAY(arena, int, c.forward + 1), *cuts = LS_NEW_ARRAY(arena, int, chunks);
     const int n = list_places(&c, &p, list);

@@ -31,7 +31,6 @@ typedef struct crossing {
 } crossing;
 
 typedef struct unrolling {
-    const ls_job *job;
     const ls_target *target;
     const ls_graph *from;
     const ls_sharding *sharding;
@@ -508,8 +507,7 @@ const char *ls_micro_name(const char *name, int micro, char out[LS_MICRO_NAME]) 
 
 ls_status ls_unroll(ls_job *job, const ls_target *target, ls_arena *arena, ls_sharding *sharding) {
     const ls_graph *g = job->graph;
-    unrolling u = {.job = job,
-                   .target = target,
+    unrolling u = {.target = target,
                    .from = g,
                    .sharding = sharding,
                    .arena = arena,
