@@ -62,12 +62,9 @@ static lr_views map_views(const ls_kernel_call *call) {
                                .params = call->params});
 }
 
-/* Columns of the state [U | M]; a diagonal M is made apart. */
-static int64_t width_of(const lr_views *x) { return x->E + (x->params->delta ? x->D : 0); }
-
 static size_t map_workspace(const ls_kernel_call *call) {
     const lr_views x = map_views(call);
-    return (size_t)(x.B * x.H * ((x.D + 1) * width_of(&x) + x.D)) * sizeof(double);
+    return (size_t)(x.B * x.H * ((x.D + 1) * lr_map_width(&x) + x.D)) * sizeof(double);
 }
 
 static ls_status prepare_map(const ls_kernel_call *call, void **state) {
@@ -76,7 +73,7 @@ static ls_status prepare_map(const ls_kernel_call *call, void **state) {
 }
 
 static void store_map(const lr_views *x, const double *S, const double *factor, int64_t factors, real *map) {
-    const int64_t width = width_of(x);
+    const int64_t width = lr_map_width(x);
     for (int64_t d = 0; d < x->D; d++)
         for (int64_t e = 0; e < x->E; e++) map[d * x->E + e] = (real)S[d * width + e];
     for (int64_t i = 0; i < factors; i++)
@@ -86,13 +83,10 @@ static void store_map(const lr_views *x, const double *S, const double *factor, 
 static void map(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
     const lr_views x = map_views(call);
-    const int64_t width = width_of(&x), room = (x.D + 1) * width + x.D, size = call->out[0].size[2];
+    const int64_t width = lr_map_width(&x), room = (x.D + 1) * width + x.D, size = call->out[0].size[2];
     for (int64_t i = first; i < last; i++) {
         double *S = (double *)call->workspace + i * room, *written = S + x.D * width, *factor = written + width;
-        for (int64_t d = 0; d < x.D; d++) {
-            for (int64_t e = 0; e < width; e++) S[d * width + e] = e == x.E + d ? 1 : 0;
-            factor[d] = 1;
-        }
+        lr_begin_map(&x, S, factor);
         for (int64_t n = 0; n < x.N; n++) {
             const lr_token t = lr_token_at(&x, i / x.H, n, i % x.H);
             lr_step(&x, &t, S, width, written);

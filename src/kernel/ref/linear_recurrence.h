@@ -21,6 +21,18 @@ static inline lr_views lr_sizes(lr_views x) {
     return x;
 }
 
+/* Columns of a state with its map beside it: [U | M], or U alone, where M is a diagonal that is made apart. */
+static inline int64_t lr_map_width(const lr_views *x) { return x->E + (x->params->delta ? x->D : 0); }
+
+/* Such a state where nothing has happened yet: 0, and M = 1; `factor` [D]: the diagonal. */
+static inline void lr_begin_map(const lr_views *x, double *S, double *factor) {
+    const int64_t width = lr_map_width(x);
+    for (int64_t d = 0; d < x->D; d++) {
+        for (int64_t e = 0; e < width; e++) S[d * width + e] = e == x->E + d ? 1 : 0;
+        factor[d] = 1;
+    }
+}
+
 /* A token of a head, as numbers; without grad_o or v these are not set. */
 typedef struct lr_token {
     const real *q, *k, *v, *grad_o; /* D or E elements, dense */

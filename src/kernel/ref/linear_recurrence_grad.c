@@ -192,11 +192,9 @@ static lr_views back_views(const ls_kernel_call *call) {
                                .params = call->params});
 }
 
-static int64_t width_of(const lr_views *x) { return x->E + (x->params->delta ? x->D : 0); }
-
 static size_t back_workspace(const ls_kernel_call *call) {
     const lr_views x = back_views(call);
-    return (size_t)(x.B * x.H * (x.D * width_of(&x) + x.D)) * sizeof(double);
+    return (size_t)(x.B * x.H * (x.D * lr_map_width(&x) + x.D)) * sizeof(double);
 }
 
 static ls_status prepare_back(const ls_kernel_call *call, void **state) {
@@ -219,13 +217,10 @@ static void step_back(const lr_views *x, const lr_token *t, double *dS, int64_t 
 static void back(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
     const lr_views x = back_views(call);
-    const int64_t width = width_of(&x), size = call->out[0].size[2], factors = size - x.D * x.E;
+    const int64_t width = lr_map_width(&x), size = call->out[0].size[2], factors = size - x.D * x.E;
     for (int64_t i = first; i < last; i++) {
         double *dS = (double *)call->workspace + i * x.D * (width + 1), *factor = dS + x.D * width;
-        for (int64_t d = 0; d < x.D; d++) {
-            for (int64_t e = 0; e < width; e++) dS[d * width + e] = e == x.E + d ? 1 : 0;
-            factor[d] = 1;
-        }
+        lr_begin_map(&x, dS, factor);
         for (int64_t n = x.N - 1; n >= 0; n--) {
             const lr_token t = lr_token_at(&x, i / x.H, n, i % x.H);
             step_back(&x, &t, dS, width);
