@@ -96,6 +96,14 @@ static void test_every_place(void **state) {
               &savings[i / 2 % LS_COUNT(savings)]);
 }
 
+static void test_chaos_changes_nothing(void **state) {
+    (void)state;
+    ls_target target = {.strategy = "ring", .threads = 1};
+    assert_int_equal(ls_mesh_parse("pp=2,ring=2", &target.mesh).code, LS_OK);
+    const ls_status status = network_under_chaos(&networks[1], &target, 3);
+    if (status.code != LS_OK) fail_msg("%s", status.text);
+}
+
 /* Two tensors go through all layers, so that no place is crossed by one alone but near the ends. */
 static ls_tensor two_streams(ls_graph *g) {
     enum { B = 2, S = 8, E = 4 };
@@ -129,7 +137,7 @@ static void test_what_cannot_be_cut_is_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_place),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_place), cmocka_unit_test(test_chaos_changes_nothing),
                                        cmocka_unit_test(test_what_cannot_be_cut_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "meshes.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -212,6 +213,26 @@ void network_free(network_result *r) {
     ls_graph_destroy(r->graph);
     free(r->gradient);
     *r = (network_result){0};
+}
+
+ls_status network_under_chaos(const network *n, const ls_target *target, int seeds) {
+    network under = *n;
+    network_result calm, wild;
+    ls_status status = network_solve(n, target, LS_F64, LS_F64, &calm);
+    LS_TRY(status);
+    for (int seed = 1; seed <= seeds && status.code == LS_OK; seed++) {
+        char transport[32];
+        snprintf(transport, sizeof transport, "chaos:%d", seed);
+        under.transport = transport;
+        status = network_solve(&under, target, LS_F64, LS_F64, &wild);
+        if (status.code != LS_OK) break;
+        const size_t bytes = sizeof(double) * (size_t)calm.image->flat_elements;
+        if (wild.loss != calm.loss || memcmp(wild.gradient, calm.gradient, bytes) != 0)
+            status = ls_error(LS_INVALID, "%s: loss or gradients have other bits under %s", n->name, transport);
+        network_free(&wild);
+    }
+    network_free(&calm);
+    return status;
 }
 
 static double norm_of(const double *x, int64_t n) {

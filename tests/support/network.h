@@ -43,6 +43,11 @@ LS_MUST_USE ls_status network_gradient(const network *n, const ls_target *target
 LS_MUST_USE ls_status network_train(const network *n, const ls_target *target, int micro, int steps,
                                     network_result *out);
 void network_free(network_result *result);
+/*
+ * Solves it in f64 with messages late, cut up and out of order, by chaos:1 to chaos:`seeds`: LS_OK when loss and
+ * gradients have the bits that they have without.
+ */
+LS_MUST_USE ls_status network_under_chaos(const network *n, const ls_target *target, int seeds);
 
 /*
  * The error of a gradient, of parameter i in the order of declaration: |a - b| / max(|b|, 1e-3 of the norm of its
