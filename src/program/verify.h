@@ -14,8 +14,8 @@
  *   - no queue gets stuck;
  *   - every read finds the value that it names (name.h): what the same instructions wrote, in the order of emission,
  *     and nobody overwrote; and each program leaves in persistent buffers what it is to leave;
- *   - every operand lies inside its buffer, and those of one kernel apart from each other unless they are of one
- *     buffer;
+ *   - every buffer lies in its arena, and every operand inside its buffer; buffers that persist lie apart from each
+ *     other, and so do operands of one kernel unless they are of one buffer; no two words are one;
  *   - no two accesses to the same byte of a rank, one of them writing, are unordered: a put writes the peer's bytes at
  *     any time between its issue and the wait that sees its signal, and reads its source until that wait, or until it
  *     is done, for those that come after that. At the end of a program all its puts are done.

@@ -17,10 +17,8 @@ static ls_status compare_frames(const ls_class_proof *a, const ls_class_proof *b
     if (a->n_programs != b->n_programs) return differ(a, b, "their number");
     if (a->n_phases != b->n_phases || memcmp(a->phases, b->phases, sizeof *a->phases * (size_t)a->n_phases) != 0)
         return differ(a, b, "their phase tables");
-    for (int p = 0; p < a->n_programs; p++) {
+    for (int p = 0; p < a->n_programs; p++)
         if (strcmp(a->programs[p].name, b->programs[p].name) != 0) return differ(a, b, "their names");
-        if (a->programs[p].first_word != b->programs[p].first_word) return differ(a, b, "their signal words");
-    }
     return ls_ok();
 }
 
@@ -38,10 +36,11 @@ static ls_status compare_ends(const ls_class_proof *a, const ls_class_proof *b, 
     const ls_channel_end *x = &here->ends[channel][side];
     const bool known = channel < there->n_channels && strcmp(here->channel[channel], there->channel[channel]) == 0;
     const ls_channel_end *y = known ? &there->ends[channel][LS_SIDES - 1 - side] : NULL;
-    const char *what = !known || !they_meet(a, x, b, y) ? "who is at the other end"
-                       : x->data != y->data             ? "the form of what is transferred"
-                       : x->free != y->free             ? "when the words that say \"free\" are set"
-                                                        : NULL;
+    const char *what = !known || !they_meet(a, x, b, y)              ? "who is at the other end"
+                       : here->word[channel] != there->word[channel] ? "their signal words"
+                       : x->data != y->data                          ? "the form of what is transferred"
+                       : x->free != y->free                          ? "when the words that say \"free\" are set"
+                                                                     : NULL;
     if (what == NULL) return ls_ok();
     return ls_error(LS_INVALID, "program rejected: ranks %d and %d, %s: the two ends of \"%s\" differ in %s", a->rank,
                     b->rank, here->name, here->channel[channel], what);

@@ -8,25 +8,27 @@ static void mix(uint64_t *hash, const void *data, size_t bytes) {
     *hash = ls_hash_bytes(key, sizeof key);
 }
 
-static void mix_int(uint64_t *hash, uint64_t value) { mix(hash, &value, sizeof value); }
 static void mix_text(uint64_t *hash, const char *text) { mix(hash, text, strlen(text)); }
 
 /* What must be the same in every class. */
 static uint64_t hash_of_frame(const ls_class_proof *proof) {
     uint64_t hash = 0;
     mix(&hash, proof->phases, sizeof *proof->phases * (size_t)proof->n_phases);
-    for (int p = 0; p < proof->n_programs; p++) {
-        mix_text(&hash, proof->programs[p].name);
-        mix_int(&hash, (uint64_t)proof->programs[p].first_word);
-    }
+    for (int p = 0; p < proof->n_programs; p++) mix_text(&hash, proof->programs[p].name);
     return hash;
 }
 
 /* All uses of a channel from one rank to another, as one of them knows them. */
-static uint64_t hash_of_end(int program, int channel, const char *name, int sender, int receiver,
+static uint64_t hash_of_end(int program, int channel, const ls_program_ends *ends, int sender, int receiver,
                             const ls_channel_end *end) {
-    const uint64_t key[] = {(uint64_t)program, (uint64_t)channel,  ls_hash_bytes(name, strlen(name)),
-                            (uint64_t)sender,  (uint64_t)receiver, end->data,
+    const char *name = ends->channel[channel];
+    const uint64_t key[] = {(uint64_t)program,
+                            (uint64_t)channel,
+                            (uint64_t)ends->word[channel],
+                            ls_hash_bytes(name, strlen(name)),
+                            (uint64_t)sender,
+                            (uint64_t)receiver,
+                            end->data,
                             end->free};
     return ls_hash_bytes(key, sizeof key);
 }
@@ -41,7 +43,7 @@ static void add_rank(const ls_class_proof *proof, int rank, ls_proof_digest *dig
             if (!end->used) continue;
             const int peer = ls_team_member(&proof->teams[end->peer.team], rank, end->peer.shift);
             *(sends ? &digest->sent : &digest->received) +=
-                hash_of_end(p, c, ends->channel[c], sends ? rank : peer, sends ? peer : rank, end);
+                hash_of_end(p, c, ends, sends ? rank : peer, sends ? peer : rank, end);
         }
     }
 }

@@ -17,11 +17,13 @@ ls_class_proof *ls_class_proof_make(const ls_image *image, int rank, ls_arena *a
         ls_program_ends *ends = &proof->programs[p];
         ends->name = ls_arena_strdup(arena, program->name);
         ends->n_channels = program->n_channels;
-        ends->first_word = program->first_word;
         ends->channel = LS_NEW_ARRAY(arena, const char *, program->n_channels + 1);
+        ends->word = LS_NEW_ARRAY(arena, int, program->n_channels + 1);
         ends->ends = ls_arena_alloc(arena, sizeof *ends->ends * ((size_t)program->n_channels + 1));
-        for (int c = 0; c < program->n_channels; c++)
+        for (int c = 0; c < program->n_channels; c++) {
             ends->channel[c] = ls_arena_strdup(arena, program->channels[c].name);
+            ends->word[c] = ls_channel_word(program, c, false);
+        }
     }
     return proof;
 }

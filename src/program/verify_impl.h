@@ -8,6 +8,14 @@
 #include "program/address.h"
 #include "program/instr.h"
 
+/* --- an image by itself (verify_image.c) -------------------------------------------------------------------------- */
+
+/*
+ * Whether every buffer lies in its arena, those that persist lie apart from each other, what the host has is in these,
+ * and no two words are one. LS_INVALID names the buffer, the channel or what the host has.
+ */
+LS_MUST_USE ls_status ls_image_check(const ls_image *image, int rank);
+
 /* --- one instruction by itself (verify_operands.c) ---------------------------------------------------------------- */
 
 /* LS_INVALID: the instruction is rejected, and why. */

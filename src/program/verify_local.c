@@ -407,6 +407,7 @@ static ls_status prove_program(const ls_image *image, int index, int rank, ls_pr
 
 ls_status ls_prove_class(const ls_image *image, int rank, ls_arena *arena, ls_class_proof **out) {
     ls_class_proof *proof = ls_class_proof_make(image, rank, arena);
+    LS_TRY(ls_image_check(image, rank));
     LS_TRY(ls_joins_check(image));
     LS_TRY(ls_effects_check(image, rank));
     for (int p = 0; p < image->n_programs; p++) LS_TRY(prove_program(image, p, rank, &proof->programs[p]));

@@ -2,7 +2,8 @@
  * The local verifier: proves programs class by class, without a play of all ranks. Its time is that of the
  * instructions of each class, at any number of ranks.
  *
- * Of a class by itself (ls_prove_class), for each program, with everything that peers may do at any time that
+ * Of a class by itself (ls_prove_class): its buffers lie in their arenas, what persists apart from all else that does,
+ * and no two words are one (ls_image_check). And for each program, with everything that peers may do at any time that
  * this rank allows:
  *   - each queue's clock says which accesses of this rank are ordered. A grant opens a window in which the peer
  *     may write the slot, until the receive; a lease opens one in which the peer may read the block, until the
@@ -23,9 +24,9 @@
  *     precedes it on its rank, along queues and the order between them. So what an await waits for comes only
  *     after awaits of earlier epochs: along any chain of waits epochs fall, and there is no cycle.
  *
- * Between classes (ls_prove_between): both ends of each channel agree on every use (the other end's rank, kind, epochs,
- * bytes and their form; where they lie, the end that owns them tells the other, address.h), and all classes have one
- * phase table. Nothing else need be alike.
+ * Between classes (ls_prove_between): both ends of each channel agree on every use (the other end's rank, its words,
+ * kind, epochs, bytes and their form; where they lie, the end that owns them tells the other, address.h), and all
+ * classes have one phase table. Nothing else need be alike.
  */
 #ifndef LS_PROGRAM_VERIFY_LOCAL_H
 #define LS_PROGRAM_VERIFY_LOCAL_H

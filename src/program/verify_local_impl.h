@@ -21,7 +21,8 @@ typedef struct ls_program_ends {
     const char *name;
     const char **channel;             /* names */
     ls_channel_end (*ends)[LS_SIDES]; /* by channel */
-    int n_channels, first_word;
+    int *word;                        /* by channel: the word that says "data"; the next one says "free" */
+    int n_channels;
 } ls_program_ends;
 
 struct ls_class_proof {

@@ -86,6 +86,7 @@ ls_status ls_bytes_expect(ls_bytes *bytes, int buffer, uint64_t name, uint64_t e
     if (name != expected)
         return another_value(bytes, buffer, at, "other instructions have written there",
                              parts > 0 ? near(bytes, 0) : NULL);
+    if (parts == 0 && b->program >= 0) return another_value(bytes, buffer, at, "nothing has written there", NULL);
     const ls_access *late = disorder(bytes, parts);
     if (late != NULL) return another_value(bytes, buffer, at, "it was written in another order", late);
     late = intruder(bytes, buffer, parts);

@@ -44,6 +44,7 @@ ls_status ls_play_set_up(ls_play *p, const ls_image *const *images) {
         rank->image = images[r];
         if (!ls_phases_equal(images[r], images[0]))
             return ls_error(LS_INVALID, "program rejected: the phase tables of rank %d and rank 0 differ", r);
+        LS_TRY(ls_image_check(images[r], r));
         LS_TRY(ls_phases_check(images[r]));
         LS_TRY(ls_joins_check(images[r]));
         LS_TRY(ls_effects_check(images[r], r));

@@ -179,6 +179,26 @@ static void overwrite_leased(image_set *set) {
     }
 }
 
+/* A kernel reads a buffer that is written later; the name says that nothing is there. */
+static void read_the_unwritten(image_set *set) {
+    const ls_image *image = set->image[0];
+    const ls_program *p = &image->programs[ls_program_find(image, LS_PROGRAM_MICRO)];
+    for (int i = 0; i < p->n_instrs; i++) {
+        ls_operand *o = p->instrs[i].in;
+        if (p->instrs[i].kind != LS_INSTR_KERNEL || image->buffers[o->buffer].program < 0) continue;
+        for (int b = 0; b < image->n_buffers; b++) {
+            const ls_buffer *later = &image->buffers[b];
+            if (later->program != p - image->programs || later->first <= i || later->space != LS_PRIVATE ||
+                later->bytes < o->offset + ls_view_bytes(&o->view))
+                continue;
+            o->buffer = b;
+            o->value = ls_name_begin(&o->view);
+            return;
+        }
+    }
+    fail_msg("no buffer is written later");
+}
+
 /* An edit that the verifier must find, in programs that send blocks or read them in place, and words of the message. */
 typedef struct broken {
     const char *name;
@@ -198,6 +218,7 @@ static const broken edits[] = {
     {"a put of which nobody asks whether it is done", images_of_network, forget_put, "not ordered"},
     {"a source overwritten when its put has begun", images_of_network, overwrite_when_executed, "not ordered"},
     {"a receiver that says 64 bytes on", images_of_network, shift_slot, "rejected"},
+    {"a read of what nobody has written", images_of_network, read_the_unwritten, "nothing has written there"},
     {"two slots in one place", images_of_network, early_reuse, "not ordered"},
     {"another rank's block", images_in_place, read_another_rank, "rejected"},
     {"a block 16 bytes on", images_in_place, read_further_on, "rejected"},
@@ -220,6 +241,7 @@ static void test_rejects(void **state) {
         print_message("%s: %s\n", edits[i].name, status.text);
         if (status.code == LS_OK) fail_msg("%s was not noticed", edits[i].name);
         assert_non_null(strstr(status.text, edits[i].says));
+        assert_int_equal(ls_verify_local((const ls_image *const *)set.image, set.ranks).code, LS_INVALID);
         free_images(&set);
     }
 }

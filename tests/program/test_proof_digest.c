@@ -61,7 +61,13 @@ static void test_programs_that_fit_agree(void **state) {
 
 /* --- edits of one rank -------------------------------------------------------------------------------------------- */
 
-static void other_words(ls_image *image) { image->programs[0].first_word++; }
+static void other_words(ls_image *image) {
+    image->words++;
+    for (int p = 0; p < image->n_programs; p++) {
+        image->programs[p].first_word++;
+        image->programs[p].own_word++;
+    }
+}
 static void fewer_phases(ls_image *image) { image->n_phases--; }
 
 /* All that the rank does on the first channel of a program is about another transfer. */
