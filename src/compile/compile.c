@@ -82,7 +82,7 @@ static ls_status take_phases(ls_builder *b) {
 ls_status ls_spread_job(const ls_job *job, const ls_target *target, ls_arena *arena, ls_job *out,
                         ls_sharding *sharding) {
     *out = *job;
-    LS_TRY(ls_mark_boundaries(job->graph, ls_pipeline_chunks(target), arena, &out->graph));
+    LS_TRY(ls_mark_boundaries(job->graph, target, arena, &out->graph));
     out->graph = ls_recompute(out, target->saving.drop, arena);
     ls_fuse(out, arena);
     ls_cast_kept(out, arena);

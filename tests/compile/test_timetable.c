@@ -12,12 +12,24 @@
 
 enum { PLAIN, INTERLEAVED, ZERO_BUBBLE };
 
-static ls_timetable table_of(int schedule, int stages, int own, int micro, ls_arena *arena) {
-    const ls_pipelining of = {ls_pipeline_schedule_at(schedule), stages, stages * own, micro, true};
+/* takes NULL: all turns are alike, a whole one backward twice as long. */
+static ls_timetable timed_table(int schedule, int stages, int own, int micro, const int *takes, ls_arena *arena) {
+    int *alike = LS_NEW_ARRAY(arena, int, stages *own *LS_TURN_KINDS);
+    for (int i = 0; i < stages * own * LS_TURN_KINDS; i++) alike[i] = 1;
+    const ls_pipelining of = {.schedule = ls_pipeline_schedule_at(schedule),
+                              .stages = stages,
+                              .chunks = stages * own,
+                              .micro = micro,
+                              .backward = true,
+                              .takes = takes != NULL ? takes : alike};
     ls_timetable table;
     const ls_status status = ls_timetable_make(&of, arena, &table);
     if (status.code != LS_OK) fail_msg("%s", status.text);
     return table;
+}
+
+static ls_timetable table_of(int schedule, int stages, int own, int micro, ls_arena *arena) {
+    return timed_table(schedule, stages, own, micro, NULL, arena);
 }
 
 /* Of stages that take equally long and wait for nothing but each other: the share of time that they are idle. */
@@ -41,7 +53,7 @@ static int most_held(const ls_timetable *table, int stage) {
 
 /* Every turn is there once, no stage does two at once, and what a turn needs has ended. */
 static void check(const ls_timetable *t, bool splits) {
-    int *end = calloc((size_t)(t->chunks * t->micro * LS_TURN_KINDS), sizeof *end);
+    int *end = calloc((size_t)t->chunks * (size_t)t->micro * LS_TURN_KINDS, sizeof *end);
     for (int s = 0; s < t->stages; s++) {
         for (int i = 0; i < t->n_of_stage[s]; i++) {
             const ls_turn *turn = &t->of_stage[s][i];
@@ -107,9 +119,58 @@ static void test_fewer_micro_batches_than_stages(void **state) {
     ls_arena_destroy(arena);
 }
 
+/* A chain of products of as many tokens as features, and a loss that takes nothing. */
+static ls_graph *chain(int products) {
+    enum { V = 8, B = 4, S = 64, E = 256 };
+    ls_graph *g = ls_graph_create(LS_F32);
+    ls_tensor x = ls_embedding(g, ls_tokens(g, "tokens", B, S), ls_parameter(g, "table", 2, (int64_t[]){V, E}));
+    for (int i = 0; i < products; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "w%d", i);
+        x = ls_linear(g, x, ls_parameter(g, name, 2, (int64_t[]){E, E}), LS_NO_TENSOR);
+    }
+    assert_int_equal(ls_graph_differentiate_loss(g, ls_sum(g, x)).code, LS_OK);
+    return g;
+}
+
+/* Of a product, forward, the gradient of what goes in and that of the parameter take alike; twice as many twice that.
+ */
+static void test_turns_take_what_their_nodes_do(void **state) {
+    (void)state;
+    static const double products[][2] = {{4, 4}, {3, 3}, {2, 3}}; /* of each stage */
+    for (size_t i = 0; i < LS_COUNT(products); i++) {
+        ls_graph *g = chain((int)(products[i][0] + products[i][1]));
+        ls_target target = {.strategy = "local", .threads = 1, .isa = LS_ISA_REF};
+        ls_arena *arena = ls_arena_create();
+        ls_graph_chunks chunks;
+        ls_rates rates;
+        const ls_graph *marked;
+        assert_int_equal(ls_mesh_parse("pp=2", &target.mesh).code, LS_OK);
+        assert_int_equal(ls_mark_boundaries(g, &target, arena, &marked).code, LS_OK);
+        assert_int_equal(ls_durations_rates(&target, LS_F32, &rates).code, LS_OK);
+        ls_cut_graph(marked, arena, &chunks);
+        assert_int_equal(chunks.chunks, 2);
+        const ls_pipelining of = {
+            .schedule = ls_pipeline_schedule_at(PLAIN), .stages = 2, .chunks = 2, .micro = 4, .backward = true};
+        const ls_job_program all = {.end_node = LS_LAST_NODE};
+        const int *takes = ls_turns_take(&of, marked, &chunks, &all, &rates, arena);
+        int most = 0;
+        for (int t = 0; t < 2 * LS_TURN_KINDS; t++) most = (int)ls_max(most, takes[t]);
+        assert_in_range(most, 500, 1000);
+        for (int t = 0; t < 2 * LS_TURN_KINDS; t++)
+            assert_true(fabs(takes[t] / (double)most - products[i][t / LS_TURN_KINDS] / products[i][1]) < 0.05);
+        ls_arena_destroy(arena);
+        ls_graph_destroy(g);
+    }
+}
+
 static void refused(int schedule, int stages, int chunks, int micro, const char *words) {
     ls_arena *arena = ls_arena_create();
-    const ls_pipelining of = {ls_pipeline_schedule_at(schedule), stages, chunks, micro, true};
+    const ls_pipelining of = {.schedule = ls_pipeline_schedule_at(schedule),
+                              .stages = stages,
+                              .chunks = chunks,
+                              .micro = micro,
+                              .backward = true};
     ls_timetable table;
     const ls_status status = ls_timetable_make(&of, arena, &table);
     assert_int_equal(status.code, LS_USAGE);
@@ -125,9 +186,73 @@ static void test_what_a_schedule_cannot_do_is_refused(void **state) {
     refused(INTERLEAVED, 4, 6, 4, "6 chunks");
 }
 
+/* Takes of a turn of chunk c: between 50 and 150, and of the last one more, which has the head of a model. */
+static int *unequal(int chunks, uint64_t seed, ls_arena *arena) {
+    int *takes = LS_NEW_ARRAY(arena, int, chunks *LS_TURN_KINDS);
+    for (int i = 0; i < chunks * LS_TURN_KINDS; i++)
+        takes[i] = 50 + (int)ls_rng_below(seed, 0, (uint64_t)i, 100) + (i / LS_TURN_KINDS + 1 == chunks ? 40 : 0);
+    return takes;
+}
+
+/* What a stage takes for all micro-batches, and what passes before it can begin, of the stage with most of both. */
+static int least_end(const ls_timetable *t, const int *takes) {
+    int least = 0, before = 0;
+    for (int s = 0; s < t->stages; s++) {
+        const int *mine = &takes[s * LS_TURN_KINDS];
+        least = (int)ls_max(least, before + t->micro * (mine[0] + mine[1] + mine[2]));
+        before += mine[LS_TURN_FORWARD];
+    }
+    return least;
+}
+
+/* Turns last as long as they are said to, and gradients of parameters fill what 1F1B would wait for. */
+static void test_turns_of_unequal_length(void **state) {
+    (void)state;
+    int better = 0, all = 0;
+    for (int stages = 1; stages <= 8; stages++) {
+        for (int micro = stages; micro <= 4 * stages; micro += stages) {
+            ls_arena *arena = ls_arena_create();
+            const int *takes = unequal(2 * stages, (uint64_t)micro, arena);
+            const ls_timetable plain = timed_table(PLAIN, stages, 1, micro, takes, arena),
+                               interleaved = timed_table(INTERLEAVED, stages, 2, micro, takes, arena),
+                               split = timed_table(ZERO_BUBBLE, stages, 1, micro, takes, arena);
+            check(&plain, false);
+            check(&interleaved, false);
+            check(&split, true);
+            assert_int_equal(split.of_stage[0][0].end, takes[0]);
+            assert_true(split.end >= least_end(&split, takes) && plain.end >= least_end(&plain, takes));
+            assert_true(split.end <= plain.end);
+            for (int stage = 0; stage < stages; stage++) {
+                assert_true(most_held(&split, stage) <= ls_min(micro, stages - stage));
+                const ls_turn *last = &plain.of_stage[stage][plain.n_of_stage[stage] - 1];
+                assert_int_equal(last->kind, LS_TURN_BACKWARD);
+                assert_int_equal(last->end - last->begin, takes[3 * stage + 1] + takes[3 * stage + 2]);
+            }
+            better += split.end < plain.end;
+            all += stages > 1;
+            ls_arena_destroy(arena);
+        }
+    }
+    assert_int_equal(better, all);
+}
+
+/* A long list ends where an int still counts it. */
+static void test_many_micro_batches(void **state) {
+    (void)state;
+    enum { MICRO = 1 << 14 };
+    ls_arena *arena = ls_arena_create();
+    const ls_timetable split = table_of(ZERO_BUBBLE, 8, 1, MICRO, arena);
+    check(&split, true);
+    assert_true(idle_share(&split) < 1e-3);
+    ls_arena_destroy(arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_idle_time_follows_the_formulas),
                                        cmocka_unit_test(test_fewer_micro_batches_than_stages),
+                                       cmocka_unit_test(test_turns_of_unequal_length),
+                                       cmocka_unit_test(test_many_micro_batches),
+                                       cmocka_unit_test(test_turns_take_what_their_nodes_do),
                                        cmocka_unit_test(test_what_a_schedule_cannot_do_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 
 #include <float.h>
 #include <limits.h>
+#include <math.h>
 
 /* In place of the chunk of a node of the backward pass: not found yet. */
 enum { UNKNOWN = LS_ANY_CHUNK - 1 };
@@ -17,37 +18,57 @@ typedef struct cutting {
     int chunks, forward; /* forward: nodes of the forward pass, which come first */
     int *node;           /* by node: its chunk */
     bool *free;          /* by node: it reads inputs alone */
-    double *before;      /* by forward node, where boundaries are chosen: what those in front of it cost */
+    double *before;      /* by forward node, where boundaries are chosen: what those in front of it take */
 } cutting;
 
 static int producer_of(const ls_graph *g, ls_tensor t) { return g->tensors[g->tensors[t.id].storage.id].producer; }
 
 /* --- costs -------------------------------------------------------------------------------------------------------- */
 
-static ls_view view_of(const ls_graph *g, ls_tensor t) {
-    const ls_tensor_info *info = ls_graph_tensor(g, t);
-    int64_t size[LS_MAX_DIMS] = {0};
-    for (int d = 0; d < info->shape.ndim; d++) size[d] = info->shape.dim[d].size;
-    return ls_operand_dense(-1, 0, info->dtype, info->shape.ndim, size).view;
+static bool is_forward(const cutting *c, int n) { return n < c->forward; }
+
+/* The parameter that one of the node's tensors is, or whose gradient it is; 0: neither. */
+static int parameter_of(const ls_graph *g, ls_tensor t) {
+    const ls_tensor_info *info = ls_graph_tensor(g, ls_graph_tensor(g, t)->storage);
+    return info->role == LS_ROLE_PARAMETER ? info->storage.id : info->role == LS_ROLE_ACCUMULATOR ? info->of.id : 0;
 }
 
-/* Of a node on all tokens, in operations; the bytes that it moves count as a few each. */
-static double cost_of(const ls_graph *g, const ls_node *node) {
-    enum { OF_A_BYTE = 32 };
-    ls_view in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
-    double bytes = 0;
-    for (int i = 0; i < node->n_in; i++) in[i] = view_of(g, node->in[i]);
-    for (int o = 0; o < node->n_out; o++) {
-        out[o] = view_of(g, node->out[o]);
-        bytes += (double)ls_view_bytes(&out[o]);
+/*
+ * The forward node to which a node of the backward pass is added: that which it differentiates, or the reader of its
+ * parameter, or the last one of whose results it reads. -1: none.
+ */
+static int costed_with(const cutting *c, const ls_node *node, const int *reader) {
+    int with = node->forward, last = -1;
+    for (int i = 0; i < ls_node_tensors(node) && with < 0; i++) {
+        const ls_tensor t = ls_node_tensor(node, i);
+        const int from = i < node->n_in ? producer_of(c->g, t) : -1;
+        with = reader[parameter_of(c->g, t)];
+        if (is_forward(c, from)) last = (int)ls_max(last, from);
     }
-    if (node->op->kernel == LS_KERNEL_NONE && node->op->flops == NULL) return 0;
-    return OF_A_BYTE * bytes + (node->op->flops != NULL ? node->op->flops(in, out, node->params) : 0);
+    return with >= 0 ? with : last;
 }
 
-static void find_costs(cutting *c) {
+/* What forward nodes take, with what differentiates them. */
+static void find_costs(cutting *c, const ls_rates *rates) {
+    const ls_graph *g = c->g;
+    double *seconds = LS_NEW_ARRAY(c->arena, double, c->forward + 1);
+    int *reader = LS_NEW_ARRAY(c->arena, int, g->n_tensors); /* of a parameter, that which takes longest */
+    for (int t = 0; t < g->n_tensors; t++) reader[t] = -1;
+    for (int n = 0; n < c->forward; n++) {
+        seconds[n] = ls_node_seconds(g, &g->nodes[n], rates);
+        for (int i = 0; i < g->nodes[n].n_in; i++) {
+            const int parameter = parameter_of(g, g->nodes[n].in[i]);
+            int *of = &reader[parameter];
+            if (parameter != 0 && (*of < 0 || seconds[n] > seconds[*of])) *of = n;
+        }
+    }
+    double *both = LS_NEW_ARRAY(c->arena, double, c->forward + 1);
+    for (int n = 0; n < g->n_nodes; n++) {
+        const int with = is_forward(c, n) ? n : costed_with(c, &g->nodes[n], reader);
+        if (with >= 0) both[with] += is_forward(c, n) ? seconds[n] : ls_node_seconds(g, &g->nodes[n], rates);
+    }
     c->before = LS_NEW_ARRAY(c->arena, double, c->forward + 1);
-    for (int n = 0; n < c->forward; n++) c->before[n + 1] = c->before[n] + cost_of(c->g, &c->g->nodes[n]);
+    for (int n = 0; n < c->forward; n++) c->before[n + 1] = c->before[n] + both[n];
 }
 
 /* --- places ------------------------------------------------------------------------------------------------------- */
@@ -122,7 +143,7 @@ static void choose(const cutting *c, const int *list, int n, int *cuts) {
             double *least = &best[used * n + i];
             *least = used == 1 ? c->before[list[i]] : DBL_MAX;
             for (int k = used - 2; used > 1 && k < i; k++) {
-                const double with = ls_max(best[(used - 1) * n + k], c->before[list[i]] - c->before[list[k]]);
+                const double with = fmax(best[(used - 1) * n + k], c->before[list[i]] - c->before[list[k]]);
                 if (with >= *least) continue;
                 *least = with;
                 from[used * n + i] = k;
@@ -132,7 +153,7 @@ static void choose(const cutting *c, const int *list, int n, int *cuts) {
     int last = -1;
     double least = DBL_MAX;
     for (int i = most - 1; i < n; i++) {
-        const double with = ls_max(best[most * n + i], c->before[F] - c->before[list[i]]);
+        const double with = fmax(best[most * n + i], c->before[F] - c->before[list[i]]);
         if (with >= least) continue;
         least = with;
         last = i;
@@ -163,16 +184,11 @@ static ls_status refuse(const cutting *c, const places *p, int found) {
 
 /* --- the backward pass -------------------------------------------------------------------------------------------- */
 
-static bool is_forward(const cutting *c, int n) { return n < c->forward; }
-
 /* The chunk of the parameters that a node reads, or to whose gradients it adds; by: the chunk that alone reads each. */
 static int of_parameters(const cutting *c, const ls_node *node, const int *by) {
     int chunk = UNKNOWN;
     for (int i = 0; i < ls_node_tensors(node); i++) {
-        const ls_tensor_info *info = ls_graph_tensor(c->g, ls_graph_tensor(c->g, ls_node_tensor(node, i))->storage);
-        const int parameter = info->role == LS_ROLE_PARAMETER     ? info->storage.id
-                              : info->role == LS_ROLE_ACCUMULATOR ? info->of.id
-                                                                  : 0;
+        const int parameter = parameter_of(c->g, ls_node_tensor(node, i));
         if (parameter != 0 && by[parameter] >= 0) chunk = by[parameter];
     }
     return chunk;
@@ -271,11 +287,14 @@ int ls_pipeline_chunks(const ls_target *target) {
     return stages == 1 ? 1 : stages * (int)ls_max(1, target->stage_chunks);
 }
 
-ls_status ls_mark_boundaries(const ls_graph *g, int chunks, ls_arena *arena, const ls_graph **out) {
+ls_status ls_mark_boundaries(const ls_graph *g, const ls_target *target, ls_arena *arena, const ls_graph **out) {
+    const int chunks = ls_pipeline_chunks(target);
+    ls_rates rates;
     *out = g;
     if (chunks == 1) return ls_ok();
+    LS_TRY(ls_durations_rates(target, g->dtype, &rates));
     cutting c = begin(g, chunks, arena);
-    find_costs(&c);
+    find_costs(&c, &rates);
     const places p = find_places(&c);
     int *list = LS_NEW_ARRAY(arena, int, c.forward + 1), *cuts = LS_NEW_ARRAY(arena, int, chunks);
     const int n = list_places(&c, &p, list);

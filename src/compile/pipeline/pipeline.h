@@ -3,6 +3,7 @@
  * micro-batches that go through all of them, forward and backward.
  *
  *   timetable.c  the table of schedules, and what follows from one: which stage does what, in which order and when
+ *   durations.c  what nodes, and turns of nodes, are predicted to take
  *   cut.c        where the graph is cut into chunks, and which chunk each node belongs to
  *   unroll.c     the graph of a stage: its nodes of all micro-batches in the order of the timetable
  *   crossing.c   how a tensor goes from a stage to another one
@@ -14,6 +15,7 @@
 #define LS_PIPELINE_H
 
 #include "compile/compile_impl.h"
+#include "program/program.h"
 
 /* --- timetables (timetable.c) ------------------------------------------------------------------------------------- */
 
@@ -26,7 +28,7 @@ typedef enum ls_turn_kind { LS_TURN_FORWARD, LS_TURN_BACKWARD, LS_TURN_WEIGHTS, 
 typedef struct ls_turn {
     ls_turn_kind kind;
     int chunk, micro;
-    int begin, end; /* on a clock of which a turn forward takes one unit, and a whole one backward two */
+    int begin, end; /* on a clock that all stages have in common */
 } ls_turn;
 
 /* Chunk c is that of stage c % stages. */
@@ -42,10 +44,18 @@ typedef struct ls_pipelining {
     const ls_pipeline_schedule *schedule;
     int stages, chunks, micro;
     bool backward; /* else micro-batches go forward alone */
+    /*
+     * By chunk and kind of turn: units of the clock, 1 or more, and the same on all ranks. Backward: without the
+     * gradients of parameters, which are added where the schedule does not split it.
+     */
+    const int *takes;
 } ls_pipelining;
 
 /* It lies in the arena. LS_USAGE: the schedule asks for other numbers of chunks or micro-batches. */
 LS_MUST_USE ls_status ls_timetable_make(const ls_pipelining *of, ls_arena *arena, ls_timetable *out);
+
+/* How many turns a stage has. */
+int ls_pipelining_turns(const ls_pipelining *of);
 
 /* --- cuts (cut.c) ------------------------------------------------------------------------------------------------- */
 
@@ -60,13 +70,31 @@ enum { LS_ANY_CHUNK = -1 };
 /* How many chunks the target asks for: 1 where it has one stage. */
 int ls_pipeline_chunks(const ls_target *target);
 /*
- * The graph, in the arena, with the boundaries of chunks: between its forward nodes, where one tensor alone goes from
- * what is in front to what is behind, so that the largest chunk costs least. The same graph for one chunk.
- * LS_UNSUPPORTED: it has too few such places; the error names what crosses where it might have been cut.
+ * The graph, in the arena, with the boundaries of the target's chunks: between its forward nodes, where one tensor
+ * alone goes from what is in front to what is behind, so that the largest chunk takes least, forward and backward. The
+ * same graph for one chunk. LS_UNSUPPORTED: it has too few such places; the error names what crosses where it might
+ * have been cut.
  */
-LS_MUST_USE ls_status ls_mark_boundaries(const ls_graph *graph, int chunks, ls_arena *arena, const ls_graph **out);
+LS_MUST_USE ls_status ls_mark_boundaries(const ls_graph *graph, const ls_target *target, ls_arena *arena,
+                                         const ls_graph **out);
 /* The chunks of a graph that has boundaries; nodes of the backward pass follow what they differentiate. */
 void ls_cut_graph(const ls_graph *graph, ls_arena *arena, ls_graph_chunks *out);
+
+/* --- durations (durations.c) -------------------------------------------------------------------------------------- */
+
+/*
+ * What the target's device does at nominal rates: all ranks must find the same durations without asking each other.
+ * LS_INVALID: there is no such device.
+ */
+LS_MUST_USE ls_status ls_durations_rates(const ls_target *target, ls_dtype dtype, ls_rates *out);
+/* Seconds of a node on all tokens. */
+double ls_node_seconds(const ls_graph *graph, const ls_node *node, const ls_rates *rates);
+/*
+ * ls_pipelining.takes, in the arena, where turns run nodes first_node .. end_node-1 of the graph: proportional to their
+ * seconds, in units of which all turns of all stages together are no more than an int counts.
+ */
+const int *ls_turns_take(const ls_pipelining *of, const ls_graph *graph, const ls_graph_chunks *chunks,
+                         const ls_job_program *row, const ls_rates *rates, ls_arena *arena);
 
 /* --- a stage's graph (unroll.c) ----------------------------------------------------------------------------------- */
 

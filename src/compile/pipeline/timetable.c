@@ -9,7 +9,8 @@
 typedef struct making {
     const ls_pipelining *of;
     ls_timetable *table;
-    int *end[LS_TURN_KINDS]; /* by chunk and micro-batch: of the turn; NOT_YET: it has not begun */
+    int *end[LS_TURN_KINDS];   /* by chunk and micro-batch: of the turn; NOT_YET: it has not begun */
+    int *begun[LS_TURN_KINDS]; /* by chunk: so many of its micro-batches, the first ones */
 } making;
 
 enum { NOT_YET = INT_MAX };
@@ -68,10 +69,6 @@ static int list_interleaved(const ls_pipelining *of, int stage, ls_turn *out) {
 
 /* --- choices ------------------------------------------------------------------------------------------------------ */
 
-static bool has_begun(const making *m, ls_turn_kind kind, int chunk, int micro) {
-    return m->end[kind][place(m, chunk, micro)] != NOT_YET;
-}
-
 /* When what the turn needs is there; NOT_YET: a turn that it needs has not begun. */
 static int ready_at(const making *m, const ls_turn *t) {
     const bool forward = t->kind == LS_TURN_FORWARD;
@@ -86,33 +83,38 @@ static int ready_at(const making *m, const ls_turn *t) {
     return at;
 }
 
-/* The first micro-batch of the stage's chunk whose turn of that kind has not begun, if it can begin now. */
-static bool can_begin(const making *m, ls_turn_kind kind, int chunk, int now, ls_turn *out) {
-    int micro = 0;
-    while (micro < m->of->micro && has_begun(m, kind, chunk, micro)) micro++;
+/* The chunk's next turn of that kind, and when it can begin; NOT_YET: there is none, or that is not known. */
+static int next_at(const making *m, ls_turn_kind kind, int chunk, ls_turn *out) {
+    const int micro = m->begun[kind][chunk];
     *out = turn_of(kind, chunk, micro);
-    return micro < m->of->micro && ready_at(m, out) <= now;
+    return micro < m->of->micro ? ready_at(m, out) : NOT_YET;
 }
 
-/* Micro-batches that are in the stage: forward has begun, and what ends it has not. */
+/* Micro-batches that are in the chunk: forward has begun, and what ends it has not. */
 static int held(const making *m, int chunk, ls_turn_kind ends) {
-    int n = 0;
-    for (int i = 0; i < m->of->micro; i++)
-        n += has_begun(m, LS_TURN_FORWARD, chunk, i) && !has_begun(m, ends, chunk, i);
-    return n;
+    return m->begun[LS_TURN_FORWARD][chunk] - m->begun[ends][chunk];
+}
+
+static int duration(const ls_pipelining *of, const ls_turn *turn) {
+    const int *takes = &of->takes[turn->chunk * LS_TURN_KINDS];
+    const bool whole = turn->kind == LS_TURN_BACKWARD && !of->schedule->splits;
+    return takes[turn->kind] + (whole ? takes[LS_TURN_WEIGHTS] : 0);
 }
 
 /*
  * Backward first, on which earlier stages wait; forward while the stage holds no more than 1F1B would; gradients of
- * parameters where there is nothing else to do, or too much is held for them.
+ * parameters where there is nothing else to do for a quarter of what they take, or too much is held for them.
  */
 static bool choose_split(const making *m, int stage, int now, ls_turn *out) {
-    const int most = m->of->stages - stage;
-    if (can_begin(m, LS_TURN_BACKWARD, stage, now, out)) return true;
-    if (held(m, stage, LS_TURN_WEIGHTS) < m->of->stages && held(m, stage, LS_TURN_BACKWARD) < most &&
-        can_begin(m, LS_TURN_FORWARD, stage, now, out))
-        return true;
-    return can_begin(m, LS_TURN_WEIGHTS, stage, now, out);
+    const int stages = m->of->stages;
+    const bool room = held(m, stage, LS_TURN_WEIGHTS) < stages && held(m, stage, LS_TURN_BACKWARD) < stages - stage;
+    ls_turn forward;
+    const int backward_at = next_at(m, LS_TURN_BACKWARD, stage, out);
+    if (backward_at <= now) return true;
+    const int forward_at = room ? next_at(m, LS_TURN_FORWARD, stage, &forward) : NOT_YET;
+    const bool weights = next_at(m, LS_TURN_WEIGHTS, stage, out) <= now;
+    if (forward_at <= now) *out = forward;
+    return forward_at <= now || (weights && ls_min(backward_at, forward_at) - now >= duration(m->of, out) / 4);
 }
 
 /* Where nothing goes backward: the first micro-batches first, of these what is furthest. */
@@ -120,7 +122,7 @@ static bool choose_forward(const making *m, int stage, int now, ls_turn *out) {
     bool found = false;
     for (int chunk = stage; chunk < m->of->chunks; chunk += m->of->stages) {
         ls_turn other;
-        if (!can_begin(m, LS_TURN_FORWARD, chunk, now, &other)) continue;
+        if (next_at(m, LS_TURN_FORWARD, chunk, &other) > now) continue;
         if (!found || other.micro / m->of->stages <= out->micro / m->of->stages) *out = other;
         found = true;
     }
@@ -177,46 +179,50 @@ bool ls_pipeline_schedule_splits(const ls_pipeline_schedule *schedule) { return 
 
 /* --- the clock ---------------------------------------------------------------------------------------------------- */
 
-static int duration(const ls_pipelining *of, ls_turn_kind kind) {
-    return kind == LS_TURN_BACKWARD && !of->schedule->splits ? 2 : 1;
-}
-
 static void begin(making *m, int stage, ls_turn turn, int now) {
     ls_timetable *table = m->table;
     turn.begin = now;
-    turn.end = now + duration(m->of, turn.kind);
+    turn.end = now + duration(m->of, &turn);
     m->end[turn.kind][place(m, turn.chunk, turn.micro)] = turn.end;
+    m->begun[turn.kind][turn.chunk]++;
     table->of_stage[stage][table->n_of_stage[stage]++] = turn;
     table->end = (int)ls_max(table->end, turn.end);
 }
 
-static int turns_of_stage(const ls_pipelining *of) {
+int ls_pipelining_turns(const ls_pipelining *of) {
     const int kinds = !of->backward ? 1 : of->schedule->splits ? 3 : 2;
     return kinds * of->micro * (of->chunks / of->stages);
 }
 
-/* Plays all turns: each begins when its stage is free and what it needs is there. */
+/* Begins what can begin now; returns when the next turn ends, NOT_YET: none is at work. */
+static int begin_all(making *m, const ls_pipeline_schedule *schedule, ls_turn *const *listed, int *free_at, int now) {
+    const int all = ls_pipelining_turns(m->of);
+    int next = NOT_YET;
+    for (int s = 0; s < m->of->stages; s++) {
+        const int n = m->table->n_of_stage[s];
+        ls_turn turn = {0};
+        bool can = n < all && free_at[s] <= now;
+        if (can && schedule->list != NULL) turn = listed[s][n];
+        if (can) can = schedule->list != NULL ? ready_at(m, &turn) <= now : schedule->choose(m, s, now, &turn);
+        if (can) begin(m, s, turn, now);
+        if (can) free_at[s] = m->table->of_stage[s][n].end;
+        if (free_at[s] > now) next = (int)ls_min(next, free_at[s]);
+    }
+    return next;
+}
+
+/* Plays all turns: each begins when its stage is free and what it needs is there, so when some turn ends. */
 static void play(making *m, const ls_pipeline_schedule *schedule, ls_arena *arena) {
-    const int stages = m->of->stages, all = turns_of_stage(m->of);
+    const int stages = m->of->stages, all = ls_pipelining_turns(m->of);
     ls_turn **listed = LS_NEW_ARRAY(arena, ls_turn *, stages);
-    int *free_at = LS_NEW_ARRAY(arena, int, stages), done = 0;
+    int *free_at = LS_NEW_ARRAY(arena, int, stages);
     for (int s = 0; s < stages; s++) {
         listed[s] = LS_NEW_ARRAY(arena, ls_turn, all);
         if (schedule->list != NULL && schedule->list(m->of, s, listed[s]) != all) LS_ASSERT(false);
     }
-    for (int now = 0; done < stages * all; now++) {
-        LS_ASSERT(now <= 4 * stages * (all + 1)); /* no schedule of the table waits for itself */
-        for (int s = 0; s < stages; s++) {
-            const int n = m->table->n_of_stage[s];
-            if (free_at[s] > now || n == all) continue;
-            ls_turn turn = listed[s][n];
-            const bool can = schedule->list != NULL ? ready_at(m, &turn) <= now : schedule->choose(m, s, now, &turn);
-            if (!can) continue;
-            begin(m, s, turn, now);
-            free_at[s] = m->table->of_stage[s][n].end;
-            done++;
-        }
-    }
+    for (int now = 0; now != NOT_YET;) now = begin_all(m, schedule, listed, free_at, now);
+    for (int s = 0; s < stages; s++)
+        LS_ASSERT(m->table->n_of_stage[s] == all); /* no schedule of the table waits for itself */
 }
 
 static ls_status check(const ls_pipelining *of) {
@@ -242,8 +248,9 @@ ls_status ls_timetable_make(const ls_pipelining *of, ls_arena *arena, ls_timetab
                           .of_stage = LS_NEW_ARRAY(arena, ls_turn *, of->stages),
                           .n_of_stage = LS_NEW_ARRAY(arena, int, of->stages)};
     making m = {.of = of, .table = &table};
-    for (int s = 0; s < of->stages; s++) table.of_stage[s] = LS_NEW_ARRAY(arena, ls_turn, turns_of_stage(of));
+    for (int s = 0; s < of->stages; s++) table.of_stage[s] = LS_NEW_ARRAY(arena, ls_turn, ls_pipelining_turns(of));
     for (int kind = 0; kind < LS_TURN_KINDS; kind++) {
+        m.begun[kind] = LS_NEW_ARRAY(arena, int, of->chunks);
         m.end[kind] = LS_NEW_ARRAY(arena, int, of->chunks * of->micro);
         for (int i = 0; i < of->chunks * of->micro; i++) m.end[kind][i] = NOT_YET;
     }

@@ -37,6 +37,7 @@ typedef struct unrolling {
     ls_arena *arena;
     int stage, stages, micro;
     bool splits;
+    ls_rates rates; /* by which turns are timed */
     ls_graph_chunks chunks;
     int *owner; /* by tensor: the stage that has a parameter, and its gradient */
 
@@ -455,8 +456,12 @@ static ls_status unroll_program(unrolling *u, ls_job_program *row) {
     const ls_graph *g = u->from;
     u->row = row;
     const bool backward = ls_min(row->end_node, g->n_nodes) > ls_forward_nodes(g);
-    const ls_pipelining of = {u->target->schedule != NULL ? u->target->schedule : ls_pipeline_schedule_at(0), u->stages,
-                              u->chunks.chunks, u->micro, backward};
+    ls_pipelining of = {.schedule = u->target->schedule != NULL ? u->target->schedule : ls_pipeline_schedule_at(0),
+                        .stages = u->stages,
+                        .chunks = u->chunks.chunks,
+                        .micro = u->micro,
+                        .backward = backward};
+    of.takes = ls_turns_take(&of, g, &u->chunks, row, &u->rates, u->arena);
     LS_TRY(ls_timetable_make(&of, u->arena, &u->table));
     LS_TRY(find_crossings(u));
     for (int i = 0; i < u->n_crossings; i++) find_times(u, &u->crossings[i]);
@@ -522,6 +527,7 @@ ls_status ls_unroll(ls_job *job, const ls_target *target, ls_arena *arena, ls_sh
                         "--offload of results, on a mesh with pp; expected none or optimizer (what it keeps)");
     ls_cut_graph(g, arena, &u.chunks);
     LS_ASSERT(u.chunks.chunks == ls_pipeline_chunks(target));
+    LS_TRY(ls_durations_rates(target, g->dtype, &u.rates));
     find_owners(&u);
     u.common = LS_NEW_ARRAY(arena, int, g->n_tensors);
     u.input = LS_NEW_ARRAY(arena, int *, u.micro);

@@ -1,0 +1,97 @@
+/*
+ * What the turns of a pipeline are predicted to take: the sum of their nodes, each as one call of its kernel on all
+ * tokens, whose ranks within a stage have equal shares of it. What ranks of a stage send each other is not counted.
+ */
+#include "compile/pipeline/pipeline.h"
+
+#include <limits.h>
+#include <math.h>
+
+ls_status ls_durations_rates(const ls_target *target, ls_dtype dtype, ls_rates *out) {
+    const char *name;
+    ls_device_traits device;
+    LS_TRY(ls_device_choose(target->device, &name, &device));
+    /* Of one thread: with more, everything takes less in proportion. */
+    *out = ls_rates_of(device.submits ? LS_DEVICE_CUDA : LS_DEVICE_CPU, target->isa, dtype, 1);
+    return ls_ok();
+}
+
+static ls_operand operand_of(const ls_graph *g, ls_tensor t, int place) {
+    const ls_tensor_info *info = ls_graph_tensor(g, t);
+    int64_t size[LS_MAX_DIMS] = {0};
+    for (int d = 0; d < info->shape.ndim; d++) size[d] = info->shape.dim[d].size;
+    return ls_operand_dense(place, 0, info->dtype, info->shape.ndim, size);
+}
+
+/* The call of the node's kernel; its operands lie apart. */
+typedef struct node_call {
+    ls_kernel kernel;
+    ls_instr instr;
+    ls_operand in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
+} node_call;
+
+static void make_call(const ls_graph *g, const ls_node *node, node_call *call) {
+    ls_view in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
+    call->kernel = (ls_kernel){.id = node->op->kernel};
+    call->instr = (ls_instr){.kind = LS_INSTR_KERNEL, .kernel = &call->kernel, .in = call->in, .out = call->out};
+    for (int i = 0; i < node->n_in; i++) {
+        if (ls_op_writes_input(node->op, i)) continue;
+        call->in[call->instr.n_in] = operand_of(g, node->in[i], i);
+        in[call->instr.n_in] = call->in[call->instr.n_in].view;
+        call->instr.n_in++;
+    }
+    for (int o = 0; o < node->n_out; o++) {
+        call->out[o] = operand_of(g, node->out[o], LS_NODE_INPUTS + o);
+        out[o] = call->out[o].view;
+    }
+    call->instr.n_out = node->n_out;
+    if (node->op->flops != NULL)
+        call->instr.flops = node->op->flops(in, out, node->params);
+    else if (node->op->kernel != LS_KERNEL_NONE)
+        call->instr.flops = (double)ls_view_elements(&out[0]);
+}
+
+/* Of a node with a mask, or what differentiates one: the share of all pairs that the mask leaves. */
+static double share_of(const ls_graph *g, const ls_node *node) {
+    const ls_mask *mask = ls_node_mask(node);
+    if (mask == NULL) return 1;
+    const int64_t S = ls_graph_tensor(g, node->in[0])->shape.dim[1].size; /* [B, S, heads, D] */
+    return (double)ls_mask_area(mask, S) / ((double)S * (double)S);
+}
+
+/*
+ * An op without a kernel is lowered to calls of its own. One that says no flops and differentiates another takes more
+ * than that, as the gradient of attention does.
+ */
+double ls_node_seconds(const ls_graph *g, const ls_node *node, const ls_rates *rates) {
+    node_call call;
+    make_call(g, node, &call);
+    if (node->op->kernel != LS_KERNEL_NONE) return ls_instr_seconds(&call.instr, INFINITY, rates);
+    const bool gradient = node->op->flops == NULL && node->forward >= 0;
+    const ls_node *of = gradient ? &g->nodes[node->forward] : node;
+    if (gradient) make_call(g, of, &call);
+    const int direction = gradient ? LS_BACKWARD : LS_FORWARD;
+    const double more = ls_attention_flops(direction) / ls_attention_flops(LS_FORWARD);
+    return call.instr.flops * more * share_of(g, of) * rates->core.attention[direction].flop;
+}
+
+const int *ls_turns_take(const ls_pipelining *of, const ls_graph *g, const ls_graph_chunks *chunks,
+                         const ls_job_program *row, const ls_rates *rates, ls_arena *arena) {
+    enum { LONGEST = 1000 }; /* units of the longest turn */
+    const int n = of->chunks * LS_TURN_KINDS;
+    double *seconds = LS_NEW_ARRAY(arena, double, n), most = 0;
+    int *takes = LS_NEW_ARRAY(arena, int, n);
+    for (int i = row->first_node; i < ls_min(row->end_node, g->n_nodes); i++) {
+        if (chunks->node[i] < 0) continue;
+        const ls_turn_kind kind = i < ls_forward_nodes(g) ? LS_TURN_FORWARD
+                                  : chunks->weight[i]     ? LS_TURN_WEIGHTS
+                                                          : LS_TURN_BACKWARD;
+        double *turn = &seconds[chunks->node[i] * LS_TURN_KINDS + (int)kind];
+        *turn += ls_node_seconds(g, &g->nodes[i], rates);
+        most = fmax(most, *turn);
+    }
+    const int64_t turns = (int64_t)of->stages * ls_pipelining_turns(of);
+    const double units = (double)ls_max(1, ls_min(LONGEST, INT_MAX / 4 / turns));
+    for (int i = 0; i < n; i++) takes[i] = (int)fmax(1, most > 0 ? floor(seconds[i] / most * units) : 0);
+    return takes;
+}
