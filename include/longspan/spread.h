@@ -63,6 +63,11 @@ typedef struct ls_spread {
      * the model for each stage; "zero-bubble". NULL: 1f1b.
      */
     const char *pipeline;
+    /*
+     * Of each sequence so many parts of equal length, which go through the stages like micro-batches; attention is
+     * causal then. 0, 1: sequences are whole.
+     */
+    int64_t slices;
 } ls_spread;
 
 /*
@@ -90,6 +95,7 @@ typedef struct ls_spread_result {
     char shard[16];          /* as in ls_spread, but never "auto" */
     char sums[16];           /* as in ls_spread */
     char pipeline[24];       /* as in ls_spread; "none" without stages */
+    int64_t slices;          /* 1: sequences are whole */
     int64_t predicted_bytes; /* of the device, that the rank maps which maps most: private and symmetric memory */
     int64_t recompute;       /* number of results that are recomputed in the backward pass */
     char offload[24];        /* as in ls_spread, but never "auto" */

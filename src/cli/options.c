@@ -22,6 +22,9 @@ static const ls_option spread_rows[] = {
         "pipeline", "SCHEDULE", SPREAD(pipeline),
         "order in which stages (pp) take the micro-batches of --accumulate: 1f1b, interleaved:N (N parts of the model "
         "for each stage) or zero-bubble; 1f1b when left out"),
+    CLI_INT(
+        "slices", "N", NULL, 1, 0x1p20, SPREAD(slices),
+        "parts of each sequence that go through the stages (pp) like micro-batches, where attention is causal; 1 when left out"),
     CLI_TEXT(
         "layout", "NAME", SPREAD(layout),
         "which positions a rank holds: auto, contiguous, zigzag, striped, documents or balanced; chosen when left out"),

@@ -82,7 +82,8 @@ static ls_status take_phases(ls_builder *b) {
 ls_status ls_spread_job(const ls_job *job, const ls_target *target, ls_arena *arena, ls_job *out,
                         ls_sharding *sharding) {
     *out = *job;
-    LS_TRY(ls_mark_boundaries(job->graph, target, arena, &out->graph));
+    LS_TRY(ls_slice_graph(job->graph, target, arena, &out->graph));
+    LS_TRY(ls_mark_boundaries(out->graph, target, arena, &out->graph));
     out->graph = ls_recompute(out, target->saving.drop, arena);
     ls_fuse(out, arena);
     ls_cast_kept(out, arena);
@@ -145,6 +146,7 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     (void)LS_PUSH(arena, image->teams, image->n_teams, image->team_capacity);
     (void)LS_PUSH(arena, image->displacements, image->n_displacements, image->displacement_capacity);
     image->layout = layout;
+    image->slices = ls_target_slices(target);
     image->dtype = job->graph->dtype;
     image->accumulator = job->graph->accumulator;
     image->strategy = ls_arena_strdup(arena, target->strategy);

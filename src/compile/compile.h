@@ -232,6 +232,11 @@ typedef struct ls_target {
      */
     int stage_chunks;
     const ls_pipeline_schedule *schedule;
+    /*
+     * Where it has: each sequence is cut into so many parts of equal length, which go through the stages one after the
+     * other as micro-batches do, backward from the last one (Sun et al., "Seq1F1B", arXiv 2406.03488). 0, 1: none.
+     */
+    int slices;
     const char *strategy; /* one of ls_strategy_name */
     ls_layout_kind layout;
     const ls_layout

@@ -33,7 +33,8 @@ bool ls_placements_gather(const ls_placements *from, const ls_placements *to);
  */
 typedef struct ls_node_slots {
     const int *node;
-    const int *micro; /* by node: the micro-batch that it belongs to */
+    const int *micro;  /* by node: the micro-batch, or slice of one, that it belongs to */
+    const int *before; /* by node: the node that is this one for the slice before; -1: there is none */
     int last;
 } ls_node_slots;
 
@@ -353,6 +354,14 @@ bool ls_job_fetches(const ls_job *job, ls_tensor storage);
  * rank keeps only its shard of the sums.
  */
 bool ls_program_reduces(const ls_builder *b, const ls_job_program *row);
+/* --- slices of sequences (pipeline/slice.c) ------------------------------------------------------------------------
+ */
+
+/* Into how many parts sequences are cut: 1 where they are whole. */
+int ls_target_slices(const ls_target *target);
+/* LS_USAGE where sequences of S tokens cannot be cut so on the target's mesh. */
+LS_MUST_USE ls_status ls_slices_check(const ls_target *target, int64_t S);
+
 /* --- the flat space (packing.c) ----------------------------------------------------------------------------------- */
 
 /* Lays the flat space of parameters: cuts it into groups and buckets, and finds this rank's pieces. */

@@ -59,9 +59,13 @@ static ls_status check_axes(const ls_mesh *mesh) {
     return ls_ok();
 }
 
-static ls_status find_sequence(const ls_graph *g, const ls_mesh *mesh, int64_t *S) {
+/* S: tokens of a sequence, or of a slice of one. */
+static ls_status find_sequence(const ls_graph *g, const ls_target *target, int64_t *S) {
+    const ls_mesh *mesh = &target->mesh;
     const int64_t B = size_of_factor(g, LS_FACTOR_BATCH);
     *S = size_of_factor(g, LS_FACTOR_SEQUENCE);
+    LS_TRY(ls_slices_check(target, *S));
+    *S /= ls_target_slices(target);
     LS_TRY(check_axes(mesh));
     if (B % ls_mesh_replicas(mesh) != 0) {
         char axes[64];
@@ -97,7 +101,7 @@ static ls_status check_canonical(const ls_job *job, const ls_target *target, con
 ls_status ls_compile_layout(const ls_job *job, const ls_target *target, ls_arena *arena, ls_layout *out) {
     const int P = ls_mesh_sequence_ranks(&target->mesh);
     int64_t S;
-    LS_TRY(find_sequence(job->graph, &target->mesh, &S));
+    LS_TRY(find_sequence(job->graph, target, &S));
     const ls_layout *made = target->made;
     const int members = ls_mesh_size(&target->mesh, ls_mesh_head_axes(&target->mesh));
     if (made != NULL && made->kind == target->layout && made->S == S && made->P == P && made->members == members) {

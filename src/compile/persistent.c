@@ -190,7 +190,8 @@ static void place_tables(ls_builder *b) {
     }
     image->positions.buffer = -1;
     if (b->sites->reads_positions)
-        image->positions = ls_build_private(b, LS_BUFFER_TABLE, "positions", LS_I32, 1, &image->layout.S);
+        image->positions =
+            ls_build_private(b, LS_BUFFER_TABLE, "positions", LS_I32, 1, (int64_t[]){image->slices * image->layout.S});
 }
 
 void ls_lower_persistent(ls_builder *b) {

@@ -101,7 +101,8 @@ static void find(candidates *c, const ls_job *job, ls_arena *arena) {
         const bool own = makes_own(g, node);
         c->fixed[n] = !own;
         for (int i = 0; i < node->n_out; i++)
-            c->fixed[n] |= ls_job_fetches(job, node->out[i]) || g->tensors[node->out[i].id].boundary;
+            c->fixed[n] |= ls_job_fetches(job, node->out[i]) || g->tensors[node->out[i].id].boundary ||
+                           g->tensors[node->out[i].id].stays;
         /* What cannot be made again is there; what nobody reads later is not. */
         c->kept[n] = c->read[n] || c->fixed[n];
         c->work[n] = own ? work_of(g, node) : 0;

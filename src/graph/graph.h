@@ -43,6 +43,7 @@ typedef struct ls_tensor_info {
     bool frozen;    /* a parameter that is not trained: its gradient is not computed */
     bool elsewhere; /* a parameter that ranks of another stage have (compile/pipeline) */
     bool boundary;  /* the graph is cut behind it: nothing else goes from what is in front to what is behind */
+    bool stays;     /* it is not made again, since slices of a sequence depend on it (compile/pipeline/slice.c) */
     ls_dtype kept;  /* a frozen parameter lies in memory in this type, and is cast where it is read */
     int producer;   /* index of the node that computes it, or -1 */
     int output;     /* which output of that node it is */
@@ -206,6 +207,11 @@ typedef struct ls_op {
      * there is none.
      */
     const ls_mask *(*mask)(const ls_node *node);
+    /*
+     * Where a sequence is cut into slices that are computed one after the other: the inputs (bit i) of which a node's
+     * lowering uses those of earlier slices too. 0: a node whose reach is not its own token cannot be cut so.
+     */
+    unsigned earlier;
     int least_in, most_in, n_out;
     int (*outputs)(const void *params); /* of an op whose nodes have differently many, at most n_out; NULL: n_out */
     /* 1 + the input whose bytes the output uses; 0: the output has its own */

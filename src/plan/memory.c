@@ -55,6 +55,7 @@ ls_status ls_compile_alone(const ls_job *job, const ls_target *target, ls_image 
     alone.mesh = (ls_mesh){0};
     alone.strategy = "local";
     alone.layout = LS_LAYOUT_CONTIGUOUS;
+    alone.slices = 1;
     alone.canonical = false; /* the sequences of all replicas are those of one rank */
     return ls_compile(job, &alone, out);
 }

@@ -104,6 +104,9 @@ static ls_status check_stages(const ls_job *job, const ls_plan_request *request)
     if (stages == 1 && request->schedule != NULL)
         return ls_error(LS_USAGE, "--pipeline %s needs stages; expected --mesh with pp=2 or more",
                         ls_pipeline_schedule_name(request->schedule));
+    if (stages == 1 && request->slices > 1)
+        return ls_error(LS_USAGE, "--slices %d needs stages, which it keeps busy; expected --mesh with pp=2 or more",
+                        request->slices);
     return ls_ok();
 }
 
@@ -134,6 +137,7 @@ ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate
                        .canonical = request->canonical,
                        .stage_chunks = request->stage_chunks,
                        .schedule = request->schedule,
+                       .slices = request->slices,
                        .saving = c->saving};
 }
 

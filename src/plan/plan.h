@@ -36,6 +36,7 @@ typedef struct ls_plan_request {
     bool canonical;        /* as in ls_target */
     int stage_chunks;      /* as in ls_target, */
     const ls_pipeline_schedule *schedule; /* where the mesh has stages */
+    int slices;                           /* as in ls_target */
     int drop;                             /* as in ls_saving; -1: free */
     int tile;                             /* an ls_tile_kind; -1: free */
     int64_t tile_rows;                    /* 0: chosen */

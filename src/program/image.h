@@ -281,8 +281,9 @@ typedef struct ls_binding {
 typedef struct ls_mask_binding {
     ls_mask mask;                     /* ends are the image's own copy */
     int micro;                        /* the micro-batch that has it; 0 where all have the same spans */
+    int slice, keys;                  /* of the sequence: that of the queries, and that of the keys that they meet */
     int64_t query_start, query_count; /* the block: a run of positions[] */
-    ls_operand spans;                 /* i32[B,query_count,2*width] */
+    ls_operand spans;                 /* i32[B,query_count,2*width]; the same for all `keys` */
 } ls_mask_binding;
 
 /*
@@ -364,6 +365,7 @@ typedef struct ls_image {
     ls_program *programs;
     int n_programs;
     int micro_batches;      /* that each program runs; several where the mesh has stages */
+    int slices;             /* parts of each sequence, one after the other, which programs run like micro-batches */
     const ls_phase *phases; /* the phase table: no other order of programs is proved, or run */
     int n_phases;
     int words;
@@ -378,8 +380,9 @@ typedef struct ls_image {
     ls_rows_binding *rows;
     int n_rows;
     size_t row_capacity;
-    bool tells_masks;     /* some kernel was told what its spans come to, so they may not change */
-    ls_operand positions; /* i32[S]: of all tokens, rank after rank; buffer -1 without attention */
+    bool tells_masks; /* some kernel was told what its spans come to, so they may not change */
+    ls_operand
+        positions; /* i32[slices*S]: of all tokens, slice after slice, rank after rank; buffer -1: no attention */
 
     /*
      * All parameters, in the order of the flat space (compile/packing.c): those that are updated element by element, of
@@ -434,6 +437,9 @@ size_t ls_image_mapped(const ls_image *image);
 #define LS_BIND_MASTER "optimizer.master"  /* G[m]; only where T is not G (ls_image_master) */
 #define LS_BIND_GROUPS "update.groups"     /* i32[m/LS_FLAT_UNIT]: row of the settings, or -1 */
 #define LS_BIND_SETTINGS "update.settings" /* f64[n_settings,2]: ls_update_settings */
+
+/* Tokens of a sequence, of all its slices. */
+static inline int64_t ls_image_tokens(const ls_image *image) { return image->layout.S * image->slices; }
 
 /* The binding of that name, or NULL. */
 const ls_binding *ls_image_find(const ls_image *image, const char *name);

@@ -44,13 +44,18 @@ static int64_t spans_of(const ls_mask_binding *binding) {
     return binding->query_count * binding->spans.view.size[2] / 2;
 }
 
+/* Those of keys of earlier slices are the spans of its own slice. */
+static bool has_own_spans(const ls_mask_binding *binding) { return binding->keys == binding->slice; }
+
 /*
  * Writes the rows of sequence b in a table of spans. The mask may show less than the mask that the program was compiled
  * for.
  */
 static ls_status write_spans(ls_executor *ex, const ls_mask_binding *binding, int64_t b, const ls_mask *mask) {
     LS_ASSERT(ls_mask_width(mask) == binding->spans.view.size[2] / 2);
-    ls_mask_table(mask, ex->image->layout.S, ex->positions + binding->query_start, binding->query_count, ex->spans);
+    const int64_t S = ex->image->layout.S;
+    ls_mask_table(mask, S * ex->image->slices, ex->positions + binding->slice * S + binding->query_start,
+                  binding->query_count, ex->spans);
     const ls_operand rows = ls_operand_slice(binding->spans, 0, b, 1);
     return ls_executor_write(ex, &rows, ex->spans);
 }
@@ -110,15 +115,17 @@ ls_status ls_executor_fill_tables(ls_executor *ex) {
     ex->own_positions = LS_NEW_ARRAY(ex->memory, int32_t, ls_layout_count(&image->layout, me));
     ls_layout_positions(&image->layout, me, ex->own_positions);
     if (image->positions.buffer < 0) return ls_ok();
-    ex->positions = LS_NEW_ARRAY(ex->memory, int32_t, image->layout.S);
+    const int64_t S = image->layout.S;
+    ex->positions = LS_NEW_ARRAY(ex->memory, int32_t, image->slices * S);
     for (int p = 0; p < image->layout.P; p++)
         ls_layout_positions(&image->layout, p, ex->positions + ls_layout_start(&image->layout, p));
+    for (int64_t i = S; i < image->slices * S; i++) ex->positions[i] = (int32_t)(ex->positions[i - S] + S);
     LS_TRY(ls_executor_write(ex, &image->positions, ex->positions));
     int64_t most = 0;
     for (int m = 0; m < image->n_masks; m++) most = ls_max(most, spans_of(&image->masks[m]));
     ex->spans = LS_NEW_ARRAY(ex->memory, ls_span, most);
     for (int m = 0; m < image->n_masks; m++)
-        for (int64_t b = 0; b < image->masks[m].spans.view.size[0]; b++)
+        for (int64_t b = 0; has_own_spans(&image->masks[m]) && b < image->masks[m].spans.view.size[0]; b++)
             LS_TRY(write_spans(ex, &image->masks[m], b, &image->masks[m].mask));
     return ls_ok();
 }
@@ -131,7 +138,7 @@ ls_status ls_executor_set_documents(ls_executor *ex, int micro, const int32_t *e
     for (int m = 0; m < image->n_masks; m++) {
         const ls_mask_binding *binding = &image->masks[m];
         const int64_t B = binding->spans.view.size[0];
-        if (binding->micro != micro || (ends == NULL && !ex->documents[m])) continue;
+        if (binding->micro != micro || !has_own_spans(binding) || (ends == NULL && !ex->documents[m])) continue;
         if (ends != NULL && binding->mask.n == LS_MASK_TERMS)
             return ls_error(LS_UNSUPPORTED, "a mask of %d terms cannot be met with documents, at most %d can",
                             binding->mask.n, LS_MASK_TERMS - 1);

@@ -135,11 +135,11 @@ ls_status ls_rank_evaluate(const ls_rank *rank, const ls_evaluation *evaluation,
     if (evaluation->on_sequence != NULL) {
         e.losses = ls_image_find(rank->image, LS_TOKEN_LOSSES);
         LS_ASSERT(e.labels != NULL && e.losses != NULL && e.losses->operand.view.dtype == LS_F32);
-        LS_ASSERT(rank->image->micro_batches == 1);
+        LS_ASSERT(rank->image->micro_batches * rank->image->slices == 1);
     }
     LS_ASSERT(tokens != NULL && (loss == NULL || ls_image_find(rank->image, LS_BIND_LOSS) != NULL));
     e.B = tokens->shape.dim[0].size;
-    e.S = tokens->shape.dim[1].size;
+    e.S = tokens->shape.dim[1].size * rank->image->slices;
     ls_status status = ls_comm_agree(rank->comm, make_room(&e));
     if (status.code == LS_OK) status = evaluate(&e, loss);
     ls_batch_free(&e.batch);

@@ -2,23 +2,38 @@
 #include "session/session.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+/* The inputs of a sequence that a rank has: those of its layout, of each slice. NULL: there is no memory. */
+static ls_layout_run *runs_of_slices(const ls_image *image, int place, int *n_runs) {
+    const ls_layout_run *held;
+    const int n = ls_layout_runs(&image->layout, place, &held);
+    ls_layout_run *runs = malloc(sizeof *runs * (size_t)(n * image->slices));
+    *n_runs = n * image->slices;
+    for (int i = 0; i < *n_runs && runs != NULL; i++) {
+        runs[i] = held[i % n];
+        runs[i].first += i / n * image->layout.S;
+    }
+    return runs;
+}
 
 ls_status ls_batch_make(const ls_rank *rank, int64_t B, int64_t S, ls_batch *out) {
     const ls_image *image = rank->image;
     const int replicas = ls_mesh_replicas(&image->mesh), place = ls_mesh_sequence_index(&image->mesh, rank->rank);
-    LS_ASSERT(B % replicas == 0 && image->layout.S == S);
+    LS_ASSERT(B % replicas == 0 && ls_image_tokens(image) == S);
     ls_batch made = {
-        .rank = rank, .S = S, .rows = B / replicas, .inputs = ls_layout_count(&image->layout, place), .apart = false};
+        .rank = rank, .S = S, .rows = B / replicas, .inputs = image->slices * ls_layout_count(&image->layout, place)};
     made.first = made.rows * ls_mesh_replica(&image->mesh, rank->rank);
-    made.part.n_runs = ls_layout_runs(&image->layout, place, &made.part.runs);
+    made.part.runs = made.runs = runs_of_slices(image, place, &made.part.n_runs);
     const size_t count = (size_t)(made.rows * made.inputs), bytes = count * sizeof(int32_t);
     made.tokens = malloc(bytes);
     made.labels = malloc(bytes);
     made.positions = malloc(bytes);
     made.ends = malloc((size_t)(made.rows * (S + 1)) * sizeof *made.ends);
     made.n_ends = calloc((size_t)made.rows, sizeof *made.n_ends);
+    made.slice = malloc(bytes);
     if (made.tokens == NULL || made.labels == NULL || made.positions == NULL || made.ends == NULL ||
-        made.n_ends == NULL) {
+        made.n_ends == NULL || made.runs == NULL || made.slice == NULL) {
         ls_batch_free(&made);
         return ls_error(LS_NO_MEMORY, "no memory for %zu tokens of a micro-batch", count);
     }
@@ -32,6 +47,8 @@ void ls_batch_free(ls_batch *batch) {
     free(batch->positions);
     free(batch->ends);
     free(batch->n_ends);
+    free(batch->runs);
+    free(batch->slice);
     *batch = (ls_batch){0};
 }
 
@@ -64,13 +81,20 @@ int64_t ls_batch_labels(const ls_batch *batch) {
     return labels;
 }
 
-/* Nothing is written where the model has no such input. */
+/* Of the slices of a micro-batch each its part. Nothing is written where the model has no such input. */
 static ls_status put_input(const ls_batch *batch, const char *name, int micro, const int32_t *values) {
-    char own[LS_MICRO_NAME];
-    const ls_binding *to = ls_image_find(batch->rank->image, ls_micro_name(name, micro, own));
-    if (to == NULL) return ls_ok();
-    LS_ASSERT(ls_view_elements(&to->operand.view) == batch->rows * batch->inputs);
-    return ls_executor_write(batch->rank->executor, &to->operand, values);
+    const int slices = batch->rank->image->slices;
+    const int64_t each = batch->inputs / slices;
+    for (int s = 0; s < slices; s++) {
+        char own[LS_MICRO_NAME];
+        const ls_binding *to = ls_image_find(batch->rank->image, ls_micro_name(name, micro * slices + s, own));
+        if (to == NULL) return ls_ok();
+        LS_ASSERT(ls_view_elements(&to->operand.view) == batch->rows * each);
+        for (int64_t b = 0; b < batch->rows; b++)
+            memcpy(batch->slice + b * each, values + b * batch->inputs + s * each, sizeof *values * (size_t)each);
+        LS_TRY(ls_executor_write(batch->rank->executor, &to->operand, batch->slice));
+    }
+    return ls_ok();
 }
 
 ls_status ls_batch_put(const ls_batch *batch, int64_t micro_batch) {

@@ -17,11 +17,13 @@ typedef struct ls_batch {
     const ls_rank *rank;
     int64_t S;
     int64_t first, rows; /* sequences first .. first + rows - 1 of the micro-batch */
-    ls_data_part part;
-    int64_t inputs;                       /* of each sequence */
+    ls_data_part part;   /* of the runs, which are its own */
+    ls_layout_run *runs;
+    int64_t inputs;                       /* of each sequence, slice after slice */
     int32_t *tokens, *labels, *positions; /* [rows,inputs] */
     int32_t *ends;                        /* [rows,S+1]: bounds of documents */
     int *n_ends;                          /* [rows] */
+    int32_t *slice;                       /* [rows,inputs of a slice] */
     bool apart;                           /* some sequence holds several documents */
     int64_t bytes;                        /* read from files so far */
 } ls_batch;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAIT_TIMEOUT_SECONDS = 600 };
+enum { WAIT_TIMEOUT_SECONDS = 600, MOST_SLICES = 1 << 20 };
 
 /* The share of a machine's memory that its ranks may map together; the system and the page cache need the rest. */
 static const double usable_memory = 0.9;
@@ -87,6 +87,9 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     LS_TRY(ls_shard_parse(spread->shard, &request.shard));
     LS_TRY(ls_canonical_parse(spread->sums, &request.canonical));
     LS_TRY(ls_pipeline_parse(spread->pipeline, &request.schedule, &request.stage_chunks));
+    if (spread->slices < 0 || spread->slices > MOST_SLICES)
+        return ls_error(LS_USAGE, "--slices %lld; expected 1 to %d", (long long)spread->slices, MOST_SLICES);
+    request.slices = (int)spread->slices;
     ls_hosts hosts;
     LS_TRY(ls_hosts_find((int)ranks, &hosts));
     request.host_ranks = hosts.block == (int)ranks ? LS_ONE_HOST : hosts.block;
@@ -215,6 +218,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     snprintf(r.transfers, sizeof r.transfers, "%s", ls_transfers_of(s->proved.image));
     snprintf(r.shard, sizeof r.shard, "%s", s->plan.target.shard->name);
     ls_pipeline_print(&s->plan.target, r.pipeline);
+    r.slices = s->proved.image->slices;
     snprintf(r.sums, sizeof r.sums, "%s", s->plan.target.canonical ? "canonical" : "fast");
     r.recompute = chosen->saving.drop;
     ls_offload_print(&chosen->saving, r.offload);

@@ -43,6 +43,7 @@ static void write_spread(const ls_training *t, ls_json_writer *w) {
     ls_json_put_text(w, "shard", spread.shard);
     ls_json_put_text(w, "sums", spread.sums);
     ls_json_put_text(w, "pipeline", spread.pipeline);
+    ls_json_put_int(w, "slices", spread.slices);
     ls_json_put_text(w, "isa", spread.isa);
     ls_json_put_text(w, "device", spread.device);
     ls_json_put_text(w, "kernels", spread.kernels);

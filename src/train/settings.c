@@ -135,7 +135,7 @@ static ls_status check_limits(const ls_train_options *options, const ls_optimize
 static bool is_of_spread(const char *name) {
     static const char *const names[] = {"ranks",   "threads", "mesh",      "strategy", "layout",  "transfers",
                                         "shard",   "sums",    "isa",       "device",   "kernels", "recompute",
-                                        "offload", "tile",    "tile_rows", "pipeline"};
+                                        "offload", "tile",    "tile_rows", "pipeline", "slices"};
     for (size_t i = 0; i < LS_COUNT(names); i++)
         if (strcmp(names[i], name) == 0) return true;
     return false;
@@ -271,6 +271,7 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     LS_TRY(ls_json_text_or(object, "sums", "fast", &was.sums));
     LS_TRY(ls_json_text_or(object, "pipeline", "none", &was.pipeline));
     if (strcmp(was.pipeline, "none") == 0) was.pipeline = NULL;
+    LS_TRY(ls_json_int_or(object, "slices", 1, 1, INT32_MAX, &was.slices));
     LS_TRY(ls_json_text_or(object, "transfers", "put", &was.transfers));
     LS_TRY(ls_json_text_or(object, "recompute", "0", &was.recompute));
     LS_TRY(ls_json_text_or(object, "offload", "none", &was.offload));
@@ -288,6 +289,7 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     if (is_chosen(is->sums)) LS_TRY(agree_text(t, "sums", is->sums, was.sums));
     if (is->pipeline != NULL)
         LS_TRY(agree_text(t, "pipeline", is->pipeline, was.pipeline != NULL ? was.pipeline : "none"));
+    if (is->slices != 0) LS_TRY(agree_number(t, "slices", (double)is->slices, (double)was.slices));
     if (is_chosen(is->isa)) LS_TRY(agree_text(t, "isa", is->isa, was.isa));
     if (is->device != NULL) LS_TRY(agree_text(t, "device", is->device, was.device));
     if (is->kernels != NULL) LS_TRY(agree_text(t, "kernels", is->kernels, was.kernels));

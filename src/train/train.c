@@ -342,6 +342,7 @@ static void leave_stages(ls_spread *spread) {
     if (spread->mesh == NULL || ls_mesh_parse(spread->mesh, &mesh).code != LS_OK || ls_mesh_stages(&mesh) == 1) return;
     spread->ranks = ls_mesh_ranks(&mesh);
     spread->mesh = spread->strategy = spread->layout = spread->pipeline = NULL;
+    spread->slices = 0;
     ls_log("the loss by position is evaluated on %lld ranks without stages", (long long)spread->ranks);
 }
 

@@ -25,12 +25,18 @@ train() { "$longspan" train "${job[@]}" "$@" >out 2>err || fail "longspan train 
 
 train --steps 4 --out one --ranks 1
 grep -q '"documents": [2-9]' one/run.json || fail "the text is not of several documents"
-for place in "pp=2" "pp=4 --pipeline zero-bubble" "pp=2,dp=2 --pipeline interleaved:2" "pp=2,tp=2 --shard gradients"; do
+for place in "pp=2" "pp=4 --pipeline zero-bubble" "pp=2,dp=2 --pipeline interleaved:2" "pp=2,tp=2 --shard gradients" \
+    "pp=2 --slices 4" "pp=2,ring=2 --slices 3 --pipeline zero-bubble"; do
     # shellcheck disable=SC2086 # options
     train --steps 4 --out stages --mesh $place
     same one stages
     rm -rf stages
 done
+
+# Documents apart, which several slices of a sequence have parts of.
+train --steps 4 --out apart --ranks 1 --pack best
+train --steps 4 --out sliced --mesh pp=2 --slices 3 --pack best
+same apart sliced
 
 # Two steps on two stages, then two on four, on one rank, and as replicas.
 train --steps 4 --out first --mesh pp=2 --max-seconds 1e-9
@@ -52,6 +58,8 @@ refused "expected 1f1b, interleaved:N" train "${job[@]}" --steps 1 --out x --mes
 refused "expected 1f1b, interleaved:N" train "${job[@]}" --steps 1 --out x --mesh pp=2 --pipeline interleaved:1
 refused "needs stages; expected --mesh with pp=2" train "${job[@]}" --steps 1 --out x --ranks 1 --pipeline 1f1b
 refused "4 micro-batches of a step on 3 stages; expected a multiple of 3" train "${job[@]}" --steps 1 --out x --mesh pp=3 --pipeline interleaved:2
+refused "needs stages, which it keeps busy" train "${job[@]}" --steps 1 --out x --ranks 1 --slices 2
+refused "a sequence of 48 tokens; expected a multiple of 5" train "${job[@]}" --steps 1 --out x --mesh pp=2 --slices 5
 refused "the model can be cut at" train "${job[@]}" --steps 1 --out x --mesh pp=64
 refused "stages add up micro-batches in another order" train --model config.json --data text1.txt --seq 48 --batch 2 --accumulate 2 --steps 1 --out x --mesh pp=2 --sums canonical
 refused "divides the layers of a model that is trained" eval --model config.json --data eval.txt --seq 48 --mesh pp=2

@@ -13,13 +13,15 @@
 enum { PLAIN, INTERLEAVED, ZERO_BUBBLE };
 
 /* takes NULL: all turns are alike, a whole one backward twice as long. */
-static ls_timetable timed_table(int schedule, int stages, int own, int micro, const int *takes, ls_arena *arena) {
+static ls_timetable make_table(int schedule, int stages, int own, int micro, int slices, const int *takes,
+                               ls_arena *arena) {
     int *alike = LS_NEW_ARRAY(arena, int, stages *own *LS_TURN_KINDS);
     for (int i = 0; i < stages * own * LS_TURN_KINDS; i++) alike[i] = 1;
     const ls_pipelining of = {.schedule = ls_pipeline_schedule_at(schedule),
                               .stages = stages,
                               .chunks = stages * own,
-                              .micro = micro,
+                              .micro = micro * slices,
+                              .slices = slices,
                               .backward = true,
                               .takes = takes != NULL ? takes : alike};
     ls_timetable table;
@@ -29,7 +31,7 @@ static ls_timetable timed_table(int schedule, int stages, int own, int micro, co
 }
 
 static ls_timetable table_of(int schedule, int stages, int own, int micro, ls_arena *arena) {
-    return timed_table(schedule, stages, own, micro, NULL, arena);
+    return make_table(schedule, stages, own, micro, 1, NULL, arena);
 }
 
 /* Of stages that take equally long and wait for nothing but each other: the share of time that they are idle. */
@@ -107,6 +109,51 @@ static void test_idle_time_follows_the_formulas(void **state) {
     }
 }
 
+/* A slice goes forward behind the slices before it, and backward behind those after it. */
+static void check_slices(const ls_timetable *t, int slices) {
+    for (int s = 0; s < t->stages; s++) {
+        for (int i = 0; i < t->n_of_stage[s]; i++) {
+            for (int k = i + 1; k < t->n_of_stage[s]; k++) {
+                const ls_turn *a = &t->of_stage[s][i], *b = &t->of_stage[s][k];
+                if (a->kind != b->kind || a->chunk != b->chunk || a->micro / slices != b->micro / slices) continue;
+                assert_true((a->micro < b->micro) == (a->kind == LS_TURN_FORWARD));
+            }
+        }
+    }
+}
+
+/*
+ * Sun et al.: a sequence of n slices, of which a stage holds n - 1 more than it would of micro-batches, leaves it idle
+ * as n m micro-batches do: (p - 1) / (n m + p - 1) of the time.
+ */
+static void test_slices_of_a_sequence(void **state) {
+    (void)state;
+    for (int stages = 1; stages <= 6; stages++) {
+        for (int slices = 2; slices <= 8; slices++) {
+            for (int micro = 1; micro <= 4; micro++) {
+                ls_arena *arena = ls_arena_create();
+                const ls_timetable plain = make_table(PLAIN, stages, 1, micro, slices, NULL, arena),
+                                   split = make_table(ZERO_BUBBLE, stages, 1, micro, slices, NULL, arena);
+                check(&plain, false);
+                check(&split, true);
+                check_slices(&plain, slices);
+                check_slices(&split, slices);
+                assert_true(fabs(idle_share(&plain) - (stages - 1.0) / (slices * micro + stages - 1.0)) < 1e-12);
+                if (stages > 1) assert_true(idle_share(&split) < idle_share(&plain));
+                for (int stage = 0; stage < stages; stage++)
+                    assert_int_equal(most_held(&plain, stage), ls_min(slices * micro, slices - 1 + stages - stage));
+                for (int own = 2; own <= 3 && slices * micro % stages == 0; own++) {
+                    const ls_timetable interleaved = make_table(INTERLEAVED, stages, own, micro, slices, NULL, arena);
+                    check(&interleaved, false);
+                    check_slices(&interleaved, slices);
+                    assert_true(idle_share(&interleaved) <= idle_share(&plain));
+                }
+                ls_arena_destroy(arena);
+            }
+        }
+    }
+}
+
 static void test_fewer_micro_batches_than_stages(void **state) {
     (void)state;
     ls_arena *arena = ls_arena_create();
@@ -150,8 +197,12 @@ static void test_turns_take_what_their_nodes_do(void **state) {
         assert_int_equal(ls_durations_rates(&target, LS_F32, &rates).code, LS_OK);
         ls_cut_graph(marked, arena, &chunks);
         assert_int_equal(chunks.chunks, 2);
-        const ls_pipelining of = {
-            .schedule = ls_pipeline_schedule_at(PLAIN), .stages = 2, .chunks = 2, .micro = 4, .backward = true};
+        const ls_pipelining of = {.schedule = ls_pipeline_schedule_at(PLAIN),
+                                  .stages = 2,
+                                  .chunks = 2,
+                                  .micro = 4,
+                                  .slices = 1,
+                                  .backward = true};
         const ls_job_program all = {.end_node = LS_LAST_NODE};
         const int *takes = ls_turns_take(&of, marked, &chunks, &all, &rates, arena);
         int most = 0;
@@ -170,6 +221,7 @@ static void refused(int schedule, int stages, int chunks, int micro, const char 
                               .stages = stages,
                               .chunks = chunks,
                               .micro = micro,
+                              .slices = 1,
                               .backward = true};
     ls_timetable table;
     const ls_status status = ls_timetable_make(&of, arena, &table);
@@ -213,9 +265,9 @@ static void test_turns_of_unequal_length(void **state) {
         for (int micro = stages; micro <= 4 * stages; micro += stages) {
             ls_arena *arena = ls_arena_create();
             const int *takes = unequal(2 * stages, (uint64_t)micro, arena);
-            const ls_timetable plain = timed_table(PLAIN, stages, 1, micro, takes, arena),
-                               interleaved = timed_table(INTERLEAVED, stages, 2, micro, takes, arena),
-                               split = timed_table(ZERO_BUBBLE, stages, 1, micro, takes, arena);
+            const ls_timetable plain = make_table(PLAIN, stages, 1, micro, 1, takes, arena),
+                               interleaved = make_table(INTERLEAVED, stages, 2, micro, 1, takes, arena),
+                               split = make_table(ZERO_BUBBLE, stages, 1, micro, 1, takes, arena);
             check(&plain, false);
             check(&interleaved, false);
             check(&split, true);
@@ -249,6 +301,7 @@ static void test_many_micro_batches(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_idle_time_follows_the_formulas),
+                                       cmocka_unit_test(test_slices_of_a_sequence),
                                        cmocka_unit_test(test_fewer_micro_batches_than_stages),
                                        cmocka_unit_test(test_turns_of_unequal_length),
                                        cmocka_unit_test(test_many_micro_batches),

@@ -60,16 +60,21 @@ static int32_t id_of(const network *n, const char *name, int64_t i, int64_t S) {
     return (int32_t)((at * at * 7 + at * 3 + at / 5) % n->ids);
 }
 
-/* micro: of a program; each has the same inputs, under its own names, which lie behind the ids. */
-static int fill_inputs(const network *n, const ls_graph *g, int micro, spread_array *in, int n_in) {
+/*
+ * Of all micro-batches of a program, or slices of them, which have the same inputs each, under their own names, which
+ * lie behind the ids.
+ */
+static int fill_inputs(const network *n, const ls_graph *g, const ls_image *image, spread_array *in, int n_in) {
     for (int t = 1; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
         if (info->role != LS_ROLE_INPUT || info->dtype != LS_I32) continue;
-        const int64_t count = ls_shape_elements(&info->shape);
-        for (int j = 0; j < micro; j++) {
+        const int64_t S = info->shape.dim[1].size, each = S / image->slices,
+                      count = ls_shape_elements(&info->shape) / image->slices;
+        for (int j = 0; j < image->micro_batches * image->slices; j++) {
+            const int64_t first = j % image->slices * each;
             LS_ASSERT(n_in < MOST_INPUTS);
             int32_t *ids = malloc(sizeof *ids * (size_t)count + LS_MICRO_NAME);
-            for (int64_t i = 0; i < count; i++) ids[i] = id_of(n, info->name, i, info->shape.dim[1].size);
+            for (int64_t i = 0; i < count; i++) ids[i] = id_of(n, info->name, i / each * S + first + i % each, S);
             in[n_in++] = (spread_array){ls_micro_name(info->name, j, (char *)(ids + count)), ids};
         }
     }
@@ -147,7 +152,7 @@ static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, c
     spread_job job = *base;
     job.update = true;
     job.in = in;
-    job.n_in = fill_inputs(n, r->graph, r->image->micro_batches, in, fixed);
+    job.n_in = fill_inputs(n, r->graph, r->image, in, fixed);
     job.out = results;
     job.n_out = trains ? 2 : 1;
     job.gradient = trains ? NULL : gradient;

@@ -26,12 +26,14 @@ static int64_t below(const int32_t *sorted, int64_t n, int32_t limit, int64_t *a
     return *answer;
 }
 
-static ls_area count(const ls_builder *b, const ls_mask *m, int queries, int keys, ls_token_range range) {
-    const int64_t S = b->image->layout.S, n = ls_block_tokens(b, queries);
+/* m: the mask of the binding, or that met with a typical sequence of documents. */
+static ls_area count(const ls_builder *b, const ls_mask_binding *of, const ls_mask *m, int queries, int keys,
+                     ls_token_range range) {
+    const int64_t S = ls_all_tokens(b), n = ls_block_tokens(b, queries);
     if (range.count == S) return (ls_area){(double)ls_mask_area(m, S), (double)n};
     ls_arena *scratch = ls_arena_create();
-    int32_t *q_at = ls_block_positions(b, scratch, queries);
-    int32_t *k_at = ls_block_positions(b, scratch, keys) + range.start;
+    int32_t *q_at = ls_block_positions(b, scratch, queries, of->slice);
+    int32_t *k_at = ls_block_positions(b, scratch, keys, of->keys) + range.start;
     sort(scratch, q_at, n, S);
     sort(scratch, k_at, range.count, S);
     int64_t pairs = 0, seeing = 0, from[LS_MASK_SPANS] = {0}, to[LS_MASK_SPANS] = {0};
@@ -48,15 +50,16 @@ static ls_area count(const ls_builder *b, const ls_mask *m, int queries, int key
 }
 
 ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_token_range range) {
-    const ls_mask *m = &b->image->masks[mask].mask;
+    const ls_mask_binding *of = &b->image->masks[mask];
+    const ls_mask *m = &of->mask;
     /* Typical sequences of documents, whose mask is one more term: a mask that is full is counted without them. */
     const int typical = m->n < LS_MASK_TERMS ? b->job->n_documents : 0;
-    if (typical == 0) return count(b, m, queries, keys, range);
+    if (typical == 0) return count(b, of, m, queries, keys, range);
     ls_area mean = {0, 0};
     for (int i = 0; i < typical; i++) {
         ls_mask inside = *m;
         inside.term[inside.n++] = b->job->documents[i];
-        const ls_area area = count(b, &inside, queries, keys, range);
+        const ls_area area = count(b, of, &inside, queries, keys, range);
         mean.pairs += area.pairs / typical;
         mean.queries += area.queries / typical;
     }

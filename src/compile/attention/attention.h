@@ -29,6 +29,8 @@ typedef struct ls_attention_tensors {
 
 typedef struct ls_site ls_site;
 
+enum { LS_KEYS, LS_VALUES, LS_KV };
+
 /* All that a strategy may know of a node (site.c). */
 struct ls_site {
     const ls_strategy *strategy;
@@ -57,6 +59,12 @@ struct ls_site {
      */
     ls_operand q, k, v; /* T[B,n,heads,D] */
     ls_operand lse;     /* G[B,heads,n]; with the sink */
+    /*
+     * Where sequences are cut into slices: the site of the slice before this one (NULL: it is the first), and what
+     * queries of later slices have added to the gradients of its keys and values (slices.c).
+     */
+    ls_site *before;
+    ls_operand carried[LS_KV]; /* like k and v, in type G; buffer -1: nothing yet */
 };
 
 /* --- who has which heads (heads.c) -------------------------------------------------------------------------------- */
@@ -136,14 +144,35 @@ int64_t ls_block_tokens(const ls_builder *b, int ring);
 int64_t ls_block_most(const ls_builder *b);
 int64_t ls_member_tokens(const ls_builder *b, int member); /* tokens of a rank of my block */
 int64_t ls_member_start(const ls_builder *b, int member);  /* its first token within the block */
-/* Positions of a block's tokens, in the order in which it holds them, in the arena given. */
-int32_t *ls_block_positions(const ls_builder *b, ls_arena *scratch, int ring);
+/* Positions of a block's tokens of a slice, in the order in which it holds them, in the arena given. */
+int32_t *ls_block_positions(const ls_builder *b, ls_arena *scratch, int ring, int slice);
+/* Those of `count` keys that a mask is for, from that entry of the table on. */
+ls_operand ls_key_positions(const ls_builder *b, int mask, int64_t start, int64_t count);
+/* Tokens of a whole sequence, of all slices. */
+int64_t ls_all_tokens(const ls_builder *b);
 
 /* The block that is here at hop h: it started h ranks back. And an operand of one block with the sizes of another. */
 int ls_block_at(const ls_builder *b, int hop);
 /* The rank that it is from; of a negative hop, the one to which mine goes. */
 ls_peer ls_rank_at(ls_builder *b, int hop);
 ls_operand ls_with_tokens(ls_operand o, int64_t tokens);
+
+/* --- masks as they are bound (masks.c) -----------------------------------------------------------------------------
+ */
+
+/*
+ * The mask of a node between queries and keys of its own slice, without its spans. Those of micro-batches differ where
+ * sequences hold several documents.
+ */
+ls_mask_binding ls_mask_of(const ls_builder *b, int n);
+/* The first of the image's masks that is of the same slices and micro-batch; n_masks: there is none. */
+int ls_find_mask(const ls_builder *b, const ls_mask_binding *wanted);
+/*
+ * Binds the node's mask with the spans of this rank's block of queries, and behind it of the blocks that come here, hop
+ * after hop, `blocks` of them in all; and the same between its queries and the keys of each earlier slice that they
+ * see. Once for equal masks.
+ */
+void ls_place_masks(ls_builder *b, int n, int blocks);
 
 /* --- what is seen (visible.c) ------------------------------------------------------------------------------------- */
 
@@ -207,8 +236,6 @@ ls_area ls_area_sum(ls_area a, ls_area b, int64_t queries);
 ls_operand ls_tokens_at(ls_operand held, const ls_token_set *tokens, ls_token_range wanted);
 
 /* --- how other ranks' blocks arrive (put.c, in_place.c) ----------------------------------------------------------- */
-
-enum { LS_KEYS, LS_VALUES, LS_KV };
 
 /* What is here of a block. */
 typedef struct ls_kv_block {
@@ -294,6 +321,24 @@ void ls_local_backward(ls_builder *b, ls_site *site, const ls_attention_tensors 
  */
 void ls_sink_forward(ls_builder *b, const ls_site *site, ls_operand o);
 void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient, ls_operand delta);
+
+/* --- slices of a sequence (slices.c) -------------------------------------------------------------------------------
+ */
+
+/*
+ * Queries of a slice attend to its own keys and to those of the slices before it, of each by the same strategy; partial
+ * results merge as those of blocks do. A walk begins with the site itself and ends with NULL; slices of which the mask
+ * leaves nothing to any of the queries are left out.
+ */
+ls_site *ls_slice_before(const ls_builder *b, const ls_site *site, const ls_site *keys);
+/* The site with the keys, values and mask of the slice `keys`. Beyond its own, results are added to what is there. */
+ls_site ls_site_with(const ls_builder *b, const ls_site *site, const ls_site *keys);
+/* Adds to what is carried for the slice `keys`: parts of its gradients, like its k and v, in type G. */
+void ls_slice_carry(ls_builder *b, ls_site *keys, const ls_operand part[LS_KV]);
+/* Where they are carried, for what is added there. */
+void ls_slice_room(ls_builder *b, ls_site *keys, ls_operand room[LS_KV]);
+/* Whether something is carried for the slice. */
+bool ls_slice_is_carried(const ls_site *site);
 
 /* --- calls of the kernels (call.c) -------------------------------------------------------------------------------- */
 

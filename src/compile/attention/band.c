@@ -46,8 +46,9 @@ static int rank_at(const ls_layout *layout, int64_t entry) {
     return low;
 }
 
-/* The positions of `count` entries of the table, from `start` on. */
-static runs find_runs(const ls_layout *layout, ls_arena *scratch, int64_t start, int64_t count) {
+/* The positions of `count` entries of the table of a slice, from `start` on. */
+static runs find_runs(const ls_layout *layout, int slice, ls_arena *scratch, int64_t start, int64_t count) {
+    const int64_t before = slice * layout->S;
     runs out = {.n = 0};
     for (int p = rank_at(layout, start); out.count < count; p++) {
         const ls_layout_run *held;
@@ -56,7 +57,8 @@ static runs find_runs(const ls_layout *layout, ls_arena *scratch, int64_t start,
         for (int i = 0; i < n && out.count < count; at += held[i++].count) {
             const int64_t skipped = ls_max(0, start - at), left = ls_min(held[i].count - skipped, count - out.count);
             if (left > 0)
-                append(scratch, &out, (ls_layout_run){held[i].first + skipped * held[i].step, left, held[i].step});
+                append(scratch, &out,
+                       (ls_layout_run){before + held[i].first + skipped * held[i].step, left, held[i].step});
         }
     }
     return out;
@@ -164,8 +166,9 @@ ls_attention_band ls_band_of(const ls_builder *b, const ls_attention_call *call)
     if (binding->mask.n == 0) return everything(queries, keys);
     const int64_t first_q = binding->query_start + row_in(&binding->spans, &call->spans, binding->spans.view.size[2]);
     ls_arena *scratch = ls_arena_create();
-    const runs q = find_runs(&image->layout, scratch, first_q, queries),
-               k = find_runs(&image->layout, scratch, row_in(&image->positions, &call->positions, 1), keys);
+    const int64_t first_k = row_in(&image->positions, &call->positions, 1), S = image->layout.S;
+    const runs q = find_runs(&image->layout, binding->slice, scratch, first_q, queries),
+               k = find_runs(&image->layout, (int)(first_k / S), scratch, first_k % S, keys);
     const ls_attention_band band = band_of_all(&binding->mask, &q, &k);
     ls_arena_destroy(scratch);
     return band;

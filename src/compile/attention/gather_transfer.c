@@ -139,14 +139,13 @@ static ls_operand find_positions(ls_builder *b, int mask) {
             next = start + seen->range[i].count;
         }
     }
-    if (whole) return ls_operand_slice(b->image->positions, 0, first, tokens);
+    if (whole) return ls_key_positions(b, mask, first, tokens);
     const ls_operand copy = ls_build_private(b, LS_BUFFER_ACTIVATION, "positions seen", LS_I32, 1, &tokens);
     for (int j = 0; j < ls_blocks(b); j++) {
         const ls_token_set *seen = ls_seen(b, mask, me, j);
         for (int i = 0; i < seen->n; at += seen->range[i++].count)
             ls_build_copy(b,
-                          ls_operand_slice(b->image->positions, 0, ls_block_start(b, j) + seen->range[i].start,
-                                           seen->range[i].count),
+                          ls_key_positions(b, mask, ls_block_start(b, j) + seen->range[i].start, seen->range[i].count),
                           ls_operand_slice(copy, 0, at, seen->range[i].count));
     }
     return copy;

@@ -52,12 +52,21 @@ int64_t ls_member_start(const ls_builder *b, int member) {
     return ls_layout_start(&b->image->layout, index_of(b, member)) - ls_block_start(b, ls_ring_index(b));
 }
 
-int32_t *ls_block_positions(const ls_builder *b, ls_arena *scratch, int ring) {
+int64_t ls_all_tokens(const ls_builder *b) { return b->image->layout.S * b->image->slices; }
+
+int32_t *ls_block_positions(const ls_builder *b, ls_arena *scratch, int ring, int slice) {
     const int U = ls_block_members(b);
-    int32_t *positions = LS_NEW_ARRAY(scratch, int32_t, ls_block_tokens(b, ring) + 1);
+    const int64_t n = ls_block_tokens(b, ring);
+    int32_t *positions = LS_NEW_ARRAY(scratch, int32_t, n + 1);
     for (int64_t u = 0, at = 0; u < U; u++) {
         ls_layout_positions(&b->image->layout, (int)(ring * U + u), positions + at);
         at += ls_layout_count(&b->image->layout, (int)(ring * U + u));
     }
+    for (int64_t i = 0; i < n; i++) positions[i] += (int32_t)(slice * b->image->layout.S);
     return positions;
+}
+
+ls_operand ls_key_positions(const ls_builder *b, int mask, int64_t start, int64_t count) {
+    const int64_t slice = b->image->masks[mask].keys * b->image->layout.S;
+    return ls_operand_slice(b->image->positions, 0, slice + start, count);
 }

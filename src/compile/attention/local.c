@@ -35,14 +35,14 @@ static ls_attention_call call_of(ls_builder *b, const ls_site *site, const group
     const int me = ls_ring_index(b);
     ls_attention_params params = site->params;
     params.first_q = (int)(site->skipped + g->q - g->kv * params.group);
-    return (ls_attention_call){
-        .params = params,
-        .q = q_heads(site->q, g),
-        .k = kv_heads(site->k, g),
-        .v = kv_heads(site->v, g),
-        .spans = b->image->masks[site->mask].spans,
-        .positions = ls_operand_slice(b->image->positions, 0, ls_block_start(b, me), ls_block_tokens(b, me)),
-        .area = ls_seen_areas(b, site->mask, me, me)};
+    return (ls_attention_call){.params = params,
+                               .q = q_heads(site->q, g),
+                               .k = kv_heads(site->k, g),
+                               .v = kv_heads(site->v, g),
+                               .spans = b->image->masks[site->mask].spans,
+                               .positions =
+                                   ls_key_positions(b, site->mask, ls_block_start(b, me), ls_block_tokens(b, me)),
+                               .area = ls_seen_areas(b, site->mask, me, me)};
 }
 
 /*
@@ -63,7 +63,21 @@ static ls_operand room_for(ls_builder *b, const ls_site *site, int64_t heads, co
 }
 
 static void keep(ls_builder *b, ls_operand made, ls_operand place) {
-    if (made.view.dtype != place.view.dtype) ls_build_cast(b, made, place);
+    if (made.view.dtype != place.view.dtype)
+        ls_build_cast(b, made, place);
+    else if (made.buffer != place.buffer)
+        ls_build_copy(b, made, place);
+}
+
+/* The gradient between a group's queries and the keys of an earlier slice: of the queries it is added to `dq`. */
+static void grad_of_earlier(ls_builder *b, const ls_site *site, ls_site *keys, const group *g,
+                            const ls_attention_given *given, ls_operand dq) {
+    ls_operand room[LS_KV];
+    const ls_site with = ls_site_with(b, site, keys);
+    ls_attention_call call = call_of(b, &with, g);
+    ls_slice_room(b, keys, room);
+    call.params.accumulate_dkv = true;
+    ls_build_attention_grad(b, &call, given, dq, kv_heads(room[LS_KEYS], g), kv_heads(room[LS_VALUES], g));
 }
 
 void ls_local_forward(ls_builder *b, ls_site *site) {
@@ -72,9 +86,12 @@ void ls_local_forward(ls_builder *b, ls_site *site) {
     const ls_operand room = room_for(b, site, ls_min(most * site->params.group, site->Hq), "o");
     for (int64_t kv = 0; kv < site->Hkv; kv += most) {
         const group g = group_at(site, kv, most);
-        const ls_attention_call call = call_of(b, site, &g);
         const ls_operand place = q_heads(o, &g), made = made_in(b, place, room);
-        ls_build_attention(b, &call, made, q_rows(site->lse, &g));
+        for (const ls_site *keys = site; keys != NULL; keys = ls_slice_before(b, site, keys)) {
+            const ls_site with = ls_site_with(b, site, keys);
+            const ls_attention_call call = call_of(b, &with, &g);
+            ls_build_attention(b, &call, made, q_rows(site->lse, &g));
+        }
         ls_sink_forward(b, site, made);
         keep(b, made, place);
     }
@@ -87,18 +104,22 @@ void ls_local_backward(ls_builder *b, ls_site *site, const ls_attention_tensors 
     const int64_t most = heads_at_a_time(b, site);
     const ls_operand room[RESULTS] = {room_for(b, site, ls_min(most * site->params.group, site->Hq), "dq"),
                                       room_for(b, site, most, "dk"), room_for(b, site, most, "dv")};
+    const bool carried = ls_slice_is_carried(site);
     for (int i = DK; i < RESULTS && site->kv_whole; i++) ls_build_fill(b, ls_lower_tensor(b, result[i]));
     for (int64_t kv = 0; kv < site->Hkv; kv += most) {
         const group g = group_at(site, kv, most);
-        const ls_attention_call call = call_of(b, site, &g);
+        ls_attention_call call = call_of(b, site, &g);
         const ls_attention_given given = {q_heads(grad_o, &g), q_rows(site->lse, &g), q_rows(delta, &g)};
         ls_operand place[RESULTS], made[RESULTS];
         for (int i = 0; i < RESULTS; i++) {
             const ls_operand whole = ls_lower_tensor(b, result[i]);
             place[i] = i == DQ ? q_heads(whole, &g) : kv_heads(ls_site_kv(b, site, whole), &g);
-            made[i] = made_in(b, place[i], room[i]);
+            made[i] = carried && i != DQ ? kv_heads(site->carried[i - DK], &g) : made_in(b, place[i], room[i]);
         }
+        call.params.accumulate_dkv = carried;
         ls_build_attention_grad(b, &call, &given, made[DQ], made[DK], made[DV]);
+        for (ls_site *keys = ls_slice_before(b, site, site); keys != NULL; keys = ls_slice_before(b, site, keys))
+            grad_of_earlier(b, site, keys, &g, &given, made[DQ]);
         for (int i = 0; i < RESULTS; i++) keep(b, made[i], place[i]);
     }
 }

@@ -140,14 +140,14 @@ void ls_copy_results(ls_builder *b, const ls_queries *q, const ls_operand part[]
 static ls_attention_call call_of(ls_builder *b, const ls_queries *q, int round, ls_operand queries) {
     const ls_site *site = q->site;
     const int me = ls_ring_index(b);
-    return (ls_attention_call){
-        .params = site->params,
-        .q = queries,
-        .k = site->k,
-        .v = site->v,
-        .spans = b->image->masks[site->mask + hop_of(q, round)].spans,
-        .positions = ls_operand_slice(b->image->positions, 0, ls_block_start(b, me), ls_block_tokens(b, me)),
-        .area = ls_seen_areas(b, site->mask, ls_queries_from(b, q, round), me)};
+    return (ls_attention_call){.params = site->params,
+                               .q = queries,
+                               .k = site->k,
+                               .v = site->v,
+                               .spans = b->image->masks[site->mask + hop_of(q, round)].spans,
+                               .positions =
+                                   ls_key_positions(b, site->mask, ls_block_start(b, me), ls_block_tokens(b, me)),
+                               .area = ls_seen_areas(b, site->mask, ls_queries_from(b, q, round), me)};
 }
 
 static void attend(ls_builder *b, const ls_queries *q, int round, const ls_operand in[], const ls_operand part[]) {

@@ -21,14 +21,14 @@ static ls_token_range range_of(ls_builder *b, const ls_site *site, int block, in
 /* My queries against one range of a block. */
 static ls_attention_call call_for(ls_builder *b, const ls_site *site, int block, const ls_kv_block *here, int index) {
     const ls_token_range range = range_of(b, site, block, index);
-    return (ls_attention_call){
-        .params = site->params,
-        .q = site->q,
-        .k = ls_tokens_at(here->kv[LS_KEYS], here->tokens, range),
-        .v = ls_tokens_at(here->kv[LS_VALUES], here->tokens, range),
-        .spans = b->image->masks[site->mask].spans,
-        .positions = ls_operand_slice(b->image->positions, 0, ls_block_start(b, block) + range.start, range.count),
-        .area = ls_seen_area(b, site->mask, ls_ring_index(b), block, index)};
+    return (ls_attention_call){.params = site->params,
+                               .q = site->q,
+                               .k = ls_tokens_at(here->kv[LS_KEYS], here->tokens, range),
+                               .v = ls_tokens_at(here->kv[LS_VALUES], here->tokens, range),
+                               .spans = b->image->masks[site->mask].spans,
+                               .positions =
+                                   ls_key_positions(b, site->mask, ls_block_start(b, block) + range.start, range.count),
+                               .area = ls_seen_area(b, site->mask, ls_ring_index(b), block, index)};
 }
 
 /*
@@ -70,7 +70,7 @@ void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o) {
         transfer->receive_block(b, state, w.hop, &here);
         for (int i = 0; w.used && i < n_calls(ls_seen(b, site->mask, ls_ring_index(b), block)); i++) {
             ls_attention_call call = call_for(b, site, block, &here, i);
-            call.params.merge = w.hop > 0 || i > 0;
+            call.params.merge |= w.hop > 0 || i > 0;
             ls_build_attention(b, &call, o, site->lse);
         }
         transfer->release_block(b, state, w.hop);
@@ -94,7 +94,7 @@ void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operan
         for (int i = 0; w.used && i < n_calls(seen); i++) {
             const ls_token_range range = range_of(b, site, block, i);
             ls_attention_call call = call_for(b, site, block, &here, i);
-            call.params.accumulate_dq = w.hop > 0 || i > 0;
+            call.params.accumulate_dq |= w.hop > 0 || i > 0;
             ls_build_attention_grad(b, &call, &given, dq, ls_tokens_at(part[LS_KEYS], seen, range),
                                     ls_tokens_at(part[LS_VALUES], seen, range));
         }

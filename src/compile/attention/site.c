@@ -32,20 +32,6 @@ static ls_attention_tensors gradient_tensors(const ls_node *node, int n) {
                                   .dsink = sink ? node->out[LS_ATTENTION_DSINK] : LS_NO_TENSOR};
 }
 
-/* The micro-batch whose spans a node reads: those of each differ where sequences hold several documents. */
-static int micro_of(const ls_builder *b, int n) {
-    return b->sharding->slots.node != NULL && b->job->n_documents > 0 ? b->sharding->slots.micro[n] : 0;
-}
-
-/* The first of the image's masks that is this one; n_masks: there is none. */
-static int find_mask(const ls_builder *b, const ls_mask *mask, int micro) {
-    int m = 0;
-    while (m < b->image->n_masks &&
-           (b->image->masks[m].micro != micro || !ls_mask_equal(&b->image->masks[m].mask, mask)))
-        m++;
-    return m;
-}
-
 static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_node *node, int n) {
     ls_site *site = LS_NEW(b->image->arena, ls_site);
     site->strategy = strategy;
@@ -58,7 +44,11 @@ static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_n
     ls_local_size(b, site->forward.q, q);
     site->B = q[0];
     site->D = q[3];
-    site->mask = find_mask(b, ls_node_mask(node), micro_of(b, n));
+    const ls_mask_binding mask = ls_mask_of(b, n);
+    site->mask = ls_find_mask(b, &mask);
+    for (int i = 0; i < LS_KV; i++) site->carried[i].buffer = -1;
+    const int *before = b->sharding->slots.before;
+    if (before != NULL && before[n] >= 0) site->before = b->sites->of_node[before[n]];
     return site;
 }
 
@@ -80,6 +70,11 @@ static void lower_forward(ls_builder *b, const ls_program_node *at) {
                                           .D = site->D,
                                           .mesh = b->target->mesh};
     ls_status fits = strategy->applicable(strategy, &problem);
+    if (fits.code == LS_OK && b->image->slices > 1 && strategy->query_schedule != NULL)
+        fits = ls_error(LS_USAGE,
+                        "--slices %d: by strategy %s queries go to the keys, and keys of earlier slices stay; expected "
+                        "local, ring, ulysses, usp or gather",
+                        b->image->slices, strategy->name);
     if (fits.code == LS_OK && b->target->canonical && !strategy->ordered)
         fits = ls_error(LS_USAGE,
                         "--sums canonical: strategy %s adds up in an order that depends on the number of ranks; "
@@ -99,38 +94,10 @@ static void lower_gradient(ls_builder *b, const ls_program_node *at) {
 
 /* --- before any node is lowered ----------------------------------------------------------------------------------- */
 
-/* The spans of a mask for the queries of a block of ranks. */
-static void place_spans(ls_builder *b, const ls_mask *wanted, int micro, int64_t B, int ring) {
-    ls_image *image = b->image;
-    const int U = ls_block_members(b);
-    ls_mask_binding *mask = LS_PUSH(image->arena, image->masks, image->n_masks, image->mask_capacity);
-    mask->mask = *wanted;
-    mask->micro = micro;
-    for (int i = 0; i < mask->mask.n; i++) {
-        ls_mask_term *term = &mask->mask.term[i];
-        if (term->kind == LS_MASK_DOCUMENTS)
-            term->ends = ls_arena_copy(image->arena, term->ends, sizeof *term->ends * (size_t)term->n_ends);
-    }
-    mask->query_start = ls_layout_start(&image->layout, ring * U);
-    mask->query_count = ls_layout_start(&image->layout, (ring + 1) * U) - mask->query_start;
-    mask->spans = ls_build_private(b, LS_BUFFER_TABLE, "spans", LS_I32, 3,
-                                   (int64_t[]){B, mask->query_count, 2 * ls_mask_width(wanted)});
-}
-
-/*
- * For each mask that differs the spans of this rank's block of queries and, where queries travel, behind it those of
- * the blocks that come here, hop after hop; and the positions of all tokens.
- */
+/* Where queries travel, the spans of all blocks that come here are needed. */
 static void need_tables(ls_builder *b, int n) {
-    const ls_node *node = &b->job->graph->nodes[n];
-    const ls_mask *wanted = ls_node_mask(node);
-    const int R = ls_blocks(b);
-    const int blocks = ls_strategy_moves_queries(b->target->strategy) ? R : 1;
     b->sites->reads_positions = true;
-    if (find_mask(b, wanted, micro_of(b, n)) < b->image->n_masks) return;
-    int64_t q[LS_MAX_DIMS];
-    ls_local_size(b, node->in[LS_ATTENTION_Q], q);
-    for (int h = 0; h < blocks; h++) place_spans(b, wanted, micro_of(b, n), q[0], (ls_ring_index(b) + h) % R);
+    ls_place_masks(b, n, ls_strategy_moves_queries(b->target->strategy) ? ls_blocks(b) : 1);
 }
 
 /*

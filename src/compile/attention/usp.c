@@ -87,6 +87,38 @@ static bool is_fetched(const ls_builder *b, ls_tensor t) {
     return false;
 }
 
+/* Across blocks, to the keys of each slice. */
+static void across_forward(ls_builder *b, ls_site *site, ls_operand o) {
+    for (ls_site *keys = site; keys != NULL; keys = ls_slice_before(b, site, keys)) {
+        ls_site with = ls_site_with(b, site, keys);
+        (b->target->canonical ? ls_canonical_forward : site->strategy->across_forward)(b, &with, o);
+        keys->k = with.k; /* they may have gone where other ranks read them */
+        keys->v = with.v;
+    }
+}
+
+/* dk and dv are those of its own keys, and have what later slices have added; that of earlier ones is carried. */
+static void across_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
+                            ls_operand *dk, ls_operand *dv) {
+    for (ls_site *keys = site; keys != NULL; keys = ls_slice_before(b, site, keys)) {
+        ls_site with = ls_site_with(b, site, keys);
+        ls_operand part[LS_KV];
+        (b->target->canonical ? ls_canonical_backward : site->strategy->across_backward)(
+            b, &with, grad_o, delta, dq, &part[LS_KEYS], &part[LS_VALUES]);
+        keys->k = with.k;
+        keys->v = with.v;
+        if (keys != site) {
+            ls_slice_carry(b, keys, part);
+            continue;
+        }
+        *dk = part[LS_KEYS];
+        *dv = part[LS_VALUES];
+        if (!ls_slice_is_carried(site)) continue;
+        ls_build_accumulate(b, site->carried[LS_KEYS], *dk);
+        ls_build_accumulate(b, site->carried[LS_VALUES], *dv);
+    }
+}
+
 void ls_usp_forward(ls_builder *b, ls_site *site) {
     const ls_dtype G = b->image->accumulator;
     gather_inputs(b, site, &site->forward);
@@ -96,7 +128,7 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
         ls_local_forward(b, site);
     } else {
         const ls_operand o = wide_room_of_heads(b, site, "o");
-        (b->target->canonical ? ls_canonical_forward : site->strategy->across_forward)(b, site, o);
+        across_forward(b, site, o);
         ls_sink_forward(b, site, o);
         const ls_operand narrow = for_exchange(b, site, o, "o");
         ls_lower_bind(b, site->forward.o, scattered(b, narrow, &site->q_heads, "o", 1, 2));
@@ -206,8 +238,7 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_attention_tensors *g
     }
     const ls_operand dq = wide_room_of_heads(b, site, "dq");
     ls_operand dk, dv;
-    (b->target->canonical ? ls_canonical_backward : site->strategy->across_backward)(b, site, grad_o, delta, dq, &dk,
-                                                                                     &dv);
+    across_backward(b, site, grad_o, delta, dq, &dk, &dv);
     deliver_gradients(b, site, gradient, dq, dk, dv);
 }
 

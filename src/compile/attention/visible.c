@@ -165,7 +165,7 @@ static spans unite_spans(const ls_builder *b, ls_arena *arena, int mask, const i
     ls_span open[LS_MASK_SPANS] = {{0, 0}};
     for (int64_t i = 0; i < n; i++) {
         ls_span seen[LS_MASK_SPANS];
-        const int count = ls_mask_spans(&b->image->masks[mask].mask, b->image->layout.S, positions[i], seen);
+        const int count = ls_mask_spans(&b->image->masks[mask].mask, ls_all_tokens(b), positions[i], seen);
         for (int j = 0; j < count; j++) {
             const bool meets = seen[j].lo <= open[j].hi && open[j].lo <= seen[j].hi;
             if (!meets) add_span(arena, &s, open[j]);
@@ -380,9 +380,10 @@ static struct ls_visible *visible(ls_builder *b, int mask) {
     v->hops = LS_NEW_ARRAY(arena, int, R);
     ls_arena *scratch = ls_arena_create();
     for (int i = 0; i < R && R > 1; i++) {
-        const int32_t *positions = ls_block_positions(b, scratch, i);
-        v->held[i] = find_runs(arena, positions, ls_block_tokens(b, i));
-        v->looks[i] = unite_spans(b, arena, mask, positions, ls_block_tokens(b, i));
+        const ls_mask_binding *of = &b->image->masks[mask];
+        const int64_t n = ls_block_tokens(b, i);
+        v->held[i] = find_runs(arena, ls_block_positions(b, scratch, i, of->keys), n);
+        v->looks[i] = unite_spans(b, arena, mask, ls_block_positions(b, scratch, i, of->slice), n);
     }
     find_seen(b, scratch, v);
     ls_arena_destroy(scratch);

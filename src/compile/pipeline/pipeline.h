@@ -5,6 +5,7 @@
  *   timetable.c  the table of schedules, and what follows from one: which stage does what, in which order and when
  *   durations.c  what nodes, and turns of nodes, are predicted to take
  *   cut.c        where the graph is cut into chunks, and which chunk each node belongs to
+ *   slice.c      the graph of a slice of each sequence, in place of that of whole ones
  *   unroll.c     the graph of a stage: its nodes of all micro-batches in the order of the timetable
  *   crossing.c   how a tensor goes from a stage to another one
  *
@@ -43,6 +44,7 @@ typedef struct ls_timetable {
 typedef struct ls_pipelining {
     const ls_pipeline_schedule *schedule;
     int stages, chunks, micro;
+    int slices; /* of each sequence: micro-batch i is slice i % slices of it, and goes backward behind the later ones */
     bool backward; /* else micro-batches go forward alone */
     /*
      * By chunk and kind of turn: units of the clock, 1 or more, and the same on all ranks. Backward: without the
@@ -95,6 +97,15 @@ double ls_node_seconds(const ls_graph *graph, const ls_node *node, const ls_rate
  */
 const int *ls_turns_take(const ls_pipelining *of, const ls_graph *graph, const ls_graph_chunks *chunks,
                          const ls_job_program *row, const ls_rates *rates, ls_arena *arena);
+
+/* --- slices of sequences (slice.c) -------------------------------------------------------------------------------- */
+
+/*
+ * The graph of one of the target's slices of each sequence, in the arena; the same graph where sequences are whole.
+ * LS_UNSUPPORTED: some op needs other tokens than attention under a causal mask does; the error names it.
+ */
+LS_MUST_USE ls_status ls_slice_graph(const ls_graph *graph, const ls_target *target, ls_arena *arena,
+                                     const ls_graph **out);
 
 /* --- a stage's graph (unroll.c) ----------------------------------------------------------------------------------- */
 

@@ -33,15 +33,20 @@ static ls_turn turn_of(ls_turn_kind kind, int chunk, int micro) {
 }
 static int place(const making *m, int chunk, int micro) { return chunk * m->of->micro + micro; }
 
+/* The micro-batch that goes backward as number i: slices of a sequence in their reverse order. */
+static int backward_micro(const ls_pipelining *of, int i) {
+    return i / of->slices * of->slices + of->slices - 1 - i % of->slices;
+}
+
 /* --- 1F1B --------------------------------------------------------------------------------------------------------- */
 
 static int list_plain(const ls_pipelining *of, int stage, ls_turn *out) {
-    const int ahead = (int)ls_min(of->stages - 1 - stage, of->micro);
+    const int ahead = (int)ls_min(of->slices - 1 + of->stages - 1 - stage, of->micro);
     int n = 0;
     for (int i = 0; i < ahead; i++) out[n++] = turn_of(LS_TURN_FORWARD, stage, i);
     for (int i = 0; i < of->micro; i++) {
         if (i + ahead < of->micro) out[n++] = turn_of(LS_TURN_FORWARD, stage, i + ahead);
-        out[n++] = turn_of(LS_TURN_BACKWARD, stage, i);
+        out[n++] = turn_of(LS_TURN_BACKWARD, stage, backward_micro(of, i));
     }
     return n;
 }
@@ -51,14 +56,23 @@ static int list_plain(const ls_pipelining *of, int stage, ls_turn *out) {
 /* Turn i of a stage in one direction: sets of micro-batches go through one of its chunks after the other. */
 static ls_turn interleaved_turn(const ls_pipelining *of, int stage, int i, ls_turn_kind kind) {
     const int own = of->chunks / of->stages, set = of->stages * own;
-    const int round = i % set / of->stages, chunk = kind == LS_TURN_FORWARD ? round : own - 1 - round;
-    return turn_of(kind, chunk * of->stages + stage, i / set * of->stages + i % of->stages);
+    const int round = i % set / of->stages, micro = i / set * of->stages + i % of->stages;
+    return kind == LS_TURN_FORWARD ? turn_of(kind, round * of->stages + stage, micro)
+                                   : turn_of(kind, (own - 1 - round) * of->stages + stage, backward_micro(of, micro));
+}
+
+/* The number of the turn forward of what goes backward as number i. */
+static int forward_number(const ls_pipelining *of, int i) {
+    const int own = of->chunks / of->stages, set = of->stages * own;
+    const ls_turn turn = interleaved_turn(of, 0, i, LS_TURN_BACKWARD);
+    return turn.micro / of->stages * set + turn.chunk / of->stages * of->stages + turn.micro % of->stages;
 }
 
 static int list_interleaved(const ls_pipelining *of, int stage, ls_turn *out) {
     const int own = of->chunks / of->stages, all = of->micro * own;
-    const int ahead = (int)ls_min(2 * (of->stages - 1 - stage) + (own - 1) * of->stages, all);
-    int n = 0;
+    int least = 0, n = 0; /* turns forward in front of the first one backward, for no turn to wait for a later one */
+    for (int i = 0; i < all; i++) least = (int)ls_max(least, forward_number(of, i) - i);
+    const int ahead = (int)ls_min(2 * (of->stages - 1 - stage) + least, all);
     for (int i = 0; i < ahead; i++) out[n++] = interleaved_turn(of, stage, i, LS_TURN_FORWARD);
     for (int i = 0; i < all; i++) {
         if (i + ahead < all) out[n++] = interleaved_turn(of, stage, i + ahead, LS_TURN_FORWARD);
@@ -85,9 +99,9 @@ static int ready_at(const making *m, const ls_turn *t) {
 
 /* The chunk's next turn of that kind, and when it can begin; NOT_YET: there is none, or that is not known. */
 static int next_at(const making *m, ls_turn_kind kind, int chunk, ls_turn *out) {
-    const int micro = m->begun[kind][chunk];
-    *out = turn_of(kind, chunk, micro);
-    return micro < m->of->micro ? ready_at(m, out) : NOT_YET;
+    const int number = m->begun[kind][chunk];
+    *out = turn_of(kind, chunk, kind == LS_TURN_FORWARD ? number : backward_micro(m->of, number));
+    return number < m->of->micro ? ready_at(m, out) : NOT_YET;
 }
 
 /* Micro-batches that are in the chunk: forward has begun, and what ends it has not. */
@@ -106,8 +120,9 @@ static int duration(const ls_pipelining *of, const ls_turn *turn) {
  * parameters where there is nothing else to do for a quarter of what they take, or too much is held for them.
  */
 static bool choose_split(const making *m, int stage, int now, ls_turn *out) {
-    const int stages = m->of->stages;
-    const bool room = held(m, stage, LS_TURN_WEIGHTS) < stages && held(m, stage, LS_TURN_BACKWARD) < stages - stage;
+    const int stages = m->of->stages, more = m->of->slices - 1;
+    const bool room =
+        held(m, stage, LS_TURN_WEIGHTS) < stages + more && held(m, stage, LS_TURN_BACKWARD) < stages - stage + more;
     ls_turn forward;
     const int backward_at = next_at(m, LS_TURN_BACKWARD, stage, out);
     if (backward_at <= now) return true;
@@ -227,6 +242,7 @@ static void play(making *m, const ls_pipeline_schedule *schedule, ls_arena *aren
 
 static ls_status check(const ls_pipelining *of) {
     const ls_pipeline_schedule *s = of->schedule;
+    LS_ASSERT(of->slices >= 1 && of->micro % of->slices == 0);
     if (of->micro < 1 || of->chunks < of->stages || of->chunks % of->stages != 0)
         return ls_error(LS_USAGE,
                         "%d stages, %d chunks and %d micro-batches; expected a multiple of the stages as chunks",

@@ -35,7 +35,8 @@ typedef struct unrolling {
     const ls_graph *from;
     const ls_sharding *sharding;
     ls_arena *arena;
-    int stage, stages, micro;
+    int stage, stages, slices;
+    int micro; /* micro-batches of a step, or slices of all of them */
     bool splits;
     ls_rates rates; /* by which turns are timed */
     ls_graph_chunks chunks;
@@ -43,10 +44,12 @@ typedef struct unrolling {
 
     ls_graph *to;
     ls_sharding out;
-    size_t tensor_capacity, wanted_capacity, node_capacity, unit_capacity, slot_capacity, micro_capacity;
-    int n_tensors, n_wanted, n_nodes, n_units, n_slots, n_micro;
-    int *slot, *micro_of; /* by new node */
-    int now, micro_now;   /* the slot and the micro-batch of nodes that are added */
+    size_t tensor_capacity, wanted_capacity, node_capacity, unit_capacity, slot_capacity, micro_capacity,
+        before_capacity;
+    int n_tensors, n_wanted, n_nodes, n_units, n_slots, n_micro, n_before;
+    int *slot, *micro_of, *before_of; /* by new node */
+    int now, micro_now;               /* the slot and the micro-batch of nodes that are added */
+    int before_now;                   /* of the node that is added: as ls_node_slots.before */
 
     int *common; /* by old tensor: the new one of all micro-batches; 0: each has its own */
     int **input; /* by micro-batch and old tensor: inputs, and what the host fetches */
@@ -81,6 +84,7 @@ static void push_node(unrolling *u, const ls_node *node, int n) {
     *LS_PUSH(u->arena, u->to->nodes, u->to->n_nodes, u->to->node_capacity) = *node;
     *LS_PUSH(u->arena, u->slot, u->n_slots, u->slot_capacity) = u->now;
     *LS_PUSH(u->arena, u->micro_of, u->n_micro, u->micro_capacity) = u->micro_now;
+    *LS_PUSH(u->arena, u->before_of, u->n_before, u->before_capacity) = n >= 0 ? u->before_now : -1;
     *LS_PUSH(u->arena, u->out.first_only, u->n_nodes, u->node_capacity) = n >= 0 ? u->sharding->first_only[n] : 0;
     for (int i = 0; i < LS_NODE_INPUTS; i++) {
         const ls_placements *wanted = n >= 0           ? &u->sharding->wanted[n * LS_NODE_INPUTS + i]
@@ -315,6 +319,7 @@ static void emit(unrolling *u, int micro, int n) {
     for (int i = 0; i < node.n_in; i++) node.in[i] = tensor_of(u, micro, node.in[i]);
     for (int o = 0; o < node.n_out; o++) node.out[o] = output_of(u, micro, node.out[o]);
     if (node.forward >= 0) node.forward = u->moved[micro][node.forward];
+    u->before_now = node.op->earlier != 0 && node.forward < 0 && micro % u->slices > 0 ? u->moved[micro - 1][n] : -1;
     u->moved[micro][n] = u->to->n_nodes;
     push_node(u, &node, n);
 }
@@ -460,6 +465,7 @@ static ls_status unroll_program(unrolling *u, ls_job_program *row) {
                         .stages = u->stages,
                         .chunks = u->chunks.chunks,
                         .micro = u->micro,
+                        .slices = u->slices,
                         .backward = backward};
     of.takes = ls_turns_take(&of, g, &u->chunks, row, &u->rates, u->arena);
     LS_TRY(ls_timetable_make(&of, u->arena, &u->table));
@@ -518,7 +524,8 @@ ls_status ls_unroll(ls_job *job, const ls_target *target, ls_arena *arena, ls_sh
                    .arena = arena,
                    .stages = ls_mesh_stages(&target->mesh),
                    .stage = ls_mesh_stage(&target->mesh, target->rank),
-                   .micro = (int)ls_max(1, job->micro_batches),
+                   .slices = ls_target_slices(target),
+                   .micro = (int)ls_max(1, job->micro_batches) * ls_target_slices(target),
                    .splits = target->schedule != NULL && ls_pipeline_schedule_splits(target->schedule),
                    .to = ls_graph_bare(g, arena)};
     if (u.stages == 1) return ls_ok();
@@ -547,6 +554,7 @@ ls_status ls_unroll(ls_job *job, const ls_target *target, ls_arena *arena, ls_sh
     *job = made;
     u.out.slots.node = u.slot;
     u.out.slots.micro = u.micro_of;
+    u.out.slots.before = u.before_of;
     *sharding = u.out;
     return ls_ok();
 }

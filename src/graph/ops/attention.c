@@ -126,6 +126,7 @@ const ls_op ls_op_attention = {.name = "attention",
                                .flops = dense_flops,
                                .dims = "bs(kg)D,bskD,bskD,(kg)>bs(kg)D,b(kg)s",
                                .mask = attention_mask,
+                               .earlier = 1U << LS_ATTENTION_K | 1U << LS_ATTENTION_V,
                                .cache = 1U << LS_ATTENTION_K | 1U << LS_ATTENTION_V,
                                .next = attention_next};
 
@@ -134,6 +135,7 @@ const ls_op ls_op_attention_grad = {.name = "attention_grad",
                                     .least_in = 6,
                                     .most_in = 6,
                                     .n_out = 3,
+                                    .earlier = 1U << LS_ATTENTION_GRAD_K | 1U << LS_ATTENTION_GRAD_V,
                                     .shape = grad_shape,
                                     .dims = "bs(kg)D,bskD,bskD,bs(kg)D,b(kg)s,bs(kg)D>bs(kg)D,bskD,bskD"};
 
@@ -148,6 +150,7 @@ const ls_op ls_op_attention_sink_grad = {
     .least_in = 8,
     .most_in = 8,
     .n_out = 4,
+    .earlier = 1U << LS_ATTENTION_GRAD_K | 1U << LS_ATTENTION_GRAD_V,
     .in_place = {0, 0, 0, 1 + LS_ATTENTION_GRAD_SINK_SUM},
     .shape = sink_grad_shape,
     .dims = "bs(kg)D,bskD,bskD,bs(kg)D,b(kg)s,bs(kg)D,(kg),(kg)>bs(kg)D,bskD,bskD,(kg)"};
