@@ -234,6 +234,13 @@ ls_tensor ls_topk(ls_graph *graph, ls_tensor x, int64_t k, ls_tensor *ids);
  */
 ls_tensor ls_shift(ls_graph *graph, ls_tensor x, int64_t tokens);
 ls_tensor ls_conv(ls_graph *graph, ls_tensor x, ls_tensor weight);
+/*
+ * The same within the documents of a sequence. reach: by ls_conv_reach, of the positions i32[B,S] of tokens in their
+ * documents, for weights of that width, 1 to LS_CONV_WIDTH; all convolutions of that width may share it.
+ */
+enum { LS_CONV_WIDTH = 7 };
+ls_tensor ls_conv_reach(ls_graph *graph, ls_tensor positions, int width);
+ls_tensor ls_conv_within(ls_graph *graph, ls_tensor x, ls_tensor weight, ls_tensor reach);
 ls_tensor ls_recurrence(ls_graph *graph, ls_tensor gate, ls_tensor x);
 
 /*
@@ -246,11 +253,11 @@ ls_tensor ls_recurrence(ls_graph *graph, ls_tensor gate, ls_tensor x);
  *   o = q M
  *
  * decay: logarithms G[B,S,Hv] or, for each element of a key, G[B,S,Hv,Dk]. beta: G[B,S,Hv]; a delta rule needs it.
- * starts: i32[B,S], not 0 where a token begins a document: the state in front of it is 0. Each may be LS_NO_TENSOR.
+ * places: i32[B,S], of tokens in their documents: in front of place 0 the state is 0. Each may be LS_NO_TENSOR.
  * unmasked: every token reads the state of all tokens; then there is neither decay nor delta rule nor documents.
  */
 typedef struct ls_linear_state {
-    ls_tensor decay, beta, starts;
+    ls_tensor decay, beta, places;
     bool delta, unmasked;
 } ls_linear_state;
 /* q and k T[B,S,Hk,Dk], v T[B,S,Hv,Dv], Hv a multiple of Hk -> T[B,S,Hv,Dv]. Head h of v uses head h/(Hv/Hk) of k. */

@@ -362,7 +362,7 @@ enum { LS_LINEAR_DQ, LS_LINEAR_DK, LS_LINEAR_DV, LS_LINEAR_D_OPTIONS };
 /* Params of these ops. The inputs come in this order. */
 typedef struct ls_linear_recurrence_node {
     ls_linear_recurrence_params kernel;
-    bool has_decay, has_beta, has_starts;
+    bool has_decay, has_beta, has_places;
 } ls_linear_recurrence_node;
 
 /* Operations of one token and head, with keys and values of so many elements. */

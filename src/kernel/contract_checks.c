@@ -11,14 +11,17 @@ ls_status ls_check_activation(const ls_kernel_call *call) {
     return ls_ok();
 }
 
-static ls_status check_taps(const char *name, int64_t in, int64_t out, int64_t taps) {
+static ls_status check_taps(const char *name, int64_t in, int64_t out, int64_t taps, const ls_view *reach) {
+    if (reach->size[2] != 0 && reach->size[2] != 2)
+        return ls_error(LS_INVALID, "kernel %s: reach is %s, expected a last size of 0 or 2", name,
+                        ls_kernel_view_text(reach).text);
     if (in == out + taps - 1) return ls_ok();
     return ls_error(LS_INVALID, "kernel %s: %lld tokens for %lld and %lld taps, expected %lld", name, (long long)in,
                     (long long)out, (long long)taps, (long long)(out + taps - 1));
 }
 
 ls_status ls_check_conv(const ls_kernel_call *call) {
-    return check_taps("conv", call->in[0].size[1], call->out[0].size[1], call->in[1].size[0]);
+    return check_taps("conv", call->in[0].size[1], call->out[0].size[1], call->in[1].size[0], &call->in[2]);
 }
 
 ls_status ls_check_deal_rows(const ls_kernel_call *call) {
@@ -29,7 +32,7 @@ ls_status ls_check_deal_rows(const ls_kernel_call *call) {
 }
 
 ls_status ls_check_conv_dw(const ls_kernel_call *call) {
-    return check_taps("conv_dw", call->in[0].size[1], call->in[1].size[1], call->out[0].size[0]);
+    return check_taps("conv_dw", call->in[0].size[1], call->in[1].size[1], call->out[0].size[0], &call->in[2]);
 }
 
 ls_status ls_check_matmul(const ls_kernel_call *call) {
@@ -120,7 +123,7 @@ ls_status ls_check_take_along(const ls_kernel_call *call) { return check_types("
 static ls_status check_linear_recurrence(const ls_kernel_call *call, const char *name, const ls_view *k,
                                          const ls_view *decay) {
     const ls_linear_recurrence_params *p = call->params;
-    const ls_view *beta = decay + 1, *starts = decay + 2;
+    const ls_view *beta = decay + 1, *places = decay + 2;
     const int64_t heads = decay->size[2], D = k->size[3], kind = decay->size[3];
     if (k->size[2] < 1 || heads % k->size[2] != 0)
         return ls_error(LS_INVALID, "kernel %s: %lld heads of values, expected a multiple of the %lld of keys", name,
@@ -128,12 +131,12 @@ static ls_status check_linear_recurrence(const ls_kernel_call *call, const char 
     if (kind != 0 && kind != 1 && kind != D)
         return ls_error(LS_INVALID, "kernel %s: decay is %s, expected a last size of 0, 1 or %lld", name,
                         ls_kernel_view_text(decay).text, (long long)D);
-    if (beta->size[3] > 1 || (p->delta && beta->size[3] != 1) || starts->size[2] > 1)
-        return ls_error(LS_INVALID, "kernel %s: beta is %s and starts are %s, expected a last size of %s and of 0 or 1",
-                        name, ls_kernel_view_text(beta).text, ls_kernel_view_text(starts).text,
+    if (beta->size[3] > 1 || (p->delta && beta->size[3] != 1) || places->size[2] > 1)
+        return ls_error(LS_INVALID, "kernel %s: beta is %s and places are %s, expected a last size of %s and of 0 or 1",
+                        name, ls_kernel_view_text(beta).text, ls_kernel_view_text(places).text,
                         p->delta ? "1" : "0 or 1");
-    if (p->unmasked && (p->delta || kind != 0 || starts->size[2] != 0))
-        return ls_error(LS_INVALID, "kernel %s: unmasked with delta, decay or starts, expected none of them", name);
+    if (p->unmasked && (p->delta || kind != 0 || places->size[2] != 0))
+        return ls_error(LS_INVALID, "kernel %s: unmasked with delta, decay or places, expected none of them", name);
     return ls_ok();
 }
 

@@ -34,7 +34,7 @@ static unsigned reads_of_attention_grad(const void *p) {
 #define UPDATE_INPUTS "grad G[n] control f64[6] group i32[u] settings f64[K,2]"
 #define ATTENTION_INPUTS "q ~T[B,N,H,D] k ~T[B,K,J,D] v ~T[B,K,J,D] spans i32[B,N,W] kpos i32[K]"
 
-#define LINEAR_RECURRENCE_INPUTS "decay ~G[B,N,H,A] beta ~G[B,N,H,C] starts ~i32[B,N,X]"
+#define LINEAR_RECURRENCE_INPUTS "decay ~G[B,N,H,A] beta ~G[B,N,H,C] places ~i32[B,N,X]"
 
 /* Params of calls that are measured. */
 static const ls_embedding_params embedding = {.padding = -1};
@@ -174,15 +174,19 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                    .check = ls_check_activation,
                                    .over = {IN(0) | IN(1)},
                                    .sample = {"xx", "x", false, &gelu}},
-    /* y[i] = sum over t of weight[t] * x[i + W-1 - t], or of weight[t] * x[i + t] if params.ahead; M = N + W-1. */
+    /*
+     * y[i] = sum over t of weight[t] * x[i + W-1 - t], or of weight[t] * x[i + t] if params.ahead; M = N + W-1. reach
+     * has last size 0, or 2: then t goes to reach[i,0] at most, or to reach[i,1] if params.ahead.
+     */
     [LS_KERNEL_CONV] = {.name = "conv",
-                        .in = "x ~T[B,M,E] weight T[W,E]",
+                        .in = "x ~T[B,M,E] weight T[W,E] reach ~T[B,N,X]",
                         .out = "y ~T[B,N,E]",
                         .params = true,
                         .check = ls_check_conv},
-    /* dweight[t] += sum over i of dy[i] * x[i + W-1 - t], or of dy[i] * x[i + t] if params.ahead. */
+    /* dweight[t] += sum over i of dy[i] * x[i + W-1 - t], or of dy[i] * x[i + t] if params.ahead; of i that t reaches.
+     */
     [LS_KERNEL_CONV_DW] = {.name = "conv_dw",
-                           .in = "x ~T[B,M,E] dy ~T[B,N,E]",
+                           .in = "x ~T[B,M,E] dy ~T[B,N,E] reach ~T[B,N,X]",
                            .out = "dweight G[W,E]",
                            .params = true,
                            .check = ls_check_conv_dw,
@@ -453,11 +457,11 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                             .reads_too = reads_of_contract},
     /*
      * A state S[D,E] for each head h of values goes from token to token; key head h / (H/K) gives q and k:
-     *   S = Diag(exp(decay)) S'              S': the state before; 0 where starts are not 0
+     *   S = Diag(exp(decay)) S'              S': the state before; 0 where places are 0
      *   S = S + beta k (v - k S)^T           if params.delta; otherwise S = S + beta k v^T
      *   o = q S                              of the new state
      * decay has last size 0 (none), 1 (one a head) or D (one for each element of a key); beta has last size 0 (1) or 1;
-     * starts have last size 0 (none) or 1. `state` is that in front of the tokens and becomes that behind them, in G,
+     * places have last size 0 (none) or 1. `state` is that in front of the tokens and becomes that behind them, in G,
      * as is all that is carried. unmasked: o = q S of the given state, which stays.
      */
     [LS_KERNEL_LINEAR_RECURRENCE] = {.name = "linear_recurrence",

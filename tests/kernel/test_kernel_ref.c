@@ -128,13 +128,15 @@ static void test_activation(void **state) {
 
 static void test_conv(void **state) {
     (void)state;
-    double x[8] = {1, 10, 2, 20, 3, 30, 4, 40}, weight[4] = {1, 1, 0.5, -1}, y[6], dw[4] = {0};
+    double x[8] = {1, 10, 2, 20, 3, 30, 4, 40}, weight[4] = {1, 1, 0.5, -1}, y[6], dw[4] = {0}, none[1];
+    double reach[6] = {1, 0, 0, 1, 1, 1}; /* of each token behind and ahead */
     ls_conv_params params = {.ahead = false};
-    const ls_kernel_call call = {.n_in = 2,
-                                 .n_out = 1,
-                                 .in = {VIEW(x, LS_F64, 1, 4, 2), VIEW(weight, LS_F64, 2, 2)},
-                                 .out = {VIEW(y, LS_F64, 1, 3, 2)},
-                                 .params = &params};
+    const ls_kernel_call call = {
+        .n_in = 3,
+        .n_out = 1,
+        .in = {VIEW(x, LS_F64, 1, 4, 2), VIEW(weight, LS_F64, 2, 2), VIEW(none, LS_F64, 1, 3, 0)},
+        .out = {VIEW(y, LS_F64, 1, 3, 2)},
+        .params = &params};
     ref("conv", LS_F64, call);
     close_to(y[0], 2 + 0.5, 0);
     close_to(y[1], 20 - 10, 0);
@@ -143,12 +145,21 @@ static void test_conv(void **state) {
     ref("conv", LS_F64, call);
     close_to(y[0], 1 + 0.5 * 2, 0);
     close_to(y[5], 30 - 40, 0);
+    ls_kernel_call within = call;
+    within.in[2] = VIEW(reach, LS_F64, 1, 3, 2);
+    ref("conv", LS_F64, within);
+    close_to(y[0], 1, 0);
+    close_to(y[2], 2 + 0.5 * 3, 0);
     params.ahead = false;
+    ref("conv", LS_F64, within);
+    close_to(y[0], 2 + 0.5, 0);
+    close_to(y[2], 3, 0);
+    close_to(y[3], 30, 0);
     double dy[6] = {1, 0, 0, 1, 0, 0};
     ref("conv_dw", LS_F64,
-        (ls_kernel_call){.n_in = 2,
+        (ls_kernel_call){.n_in = 3,
                          .n_out = 1,
-                         .in = {VIEW(x, LS_F64, 1, 4, 2), VIEW(dy, LS_F64, 1, 3, 2)},
+                         .in = {VIEW(x, LS_F64, 1, 4, 2), VIEW(dy, LS_F64, 1, 3, 2), VIEW(none, LS_F64, 1, 3, 0)},
                          .out = {VIEW(dw, LS_F64, 2, 2)},
                          .params = &params});
     close_to(dw[0], 2, 0);
@@ -156,6 +167,7 @@ static void test_conv(void **state) {
     close_to(dw[2], 1, 0);
     close_to(dw[3], 20, 0);
     ls_kernel_call wrong = call;
+    wrong.in[2] = VIEW(none, LS_F64, 1, 2, 0);
     wrong.out[0] = VIEW(y, LS_F64, 1, 2, 2);
     assert_string_equal(prepare_kernel("conv", LS_F64, LS_ISA_REF, wrong).text,
                         "kernel conv: 4 tokens for 2 and 2 taps, expected 3");

@@ -108,8 +108,8 @@ typedef struct shared_run {
 } shared_run;
 
 /*
- * All buffers except the tables, which were filled when the executor was made, and those that nothing touches, which lie
- * nowhere.
+ * All buffers except the tables, which were filled when the executor was made, and those that nothing touches, which
+ * lie nowhere.
  */
 static ls_status poison(ls_executor *executor) {
     const ls_image *image = ls_executor_image(executor);

@@ -50,7 +50,7 @@ double value_of(const operand *o, uint64_t stream, int64_t i) {
     case RATES:
         return fmod(fabs(normal), 2);
     case STARTS:
-        return i % 23 == 7 || i % 31 == 30 ? 1 : 0;
+        return i % 23 == 7 || i % 31 == 30 ? 0 : 1;
     case POSITIONS:
         return (double)(i * 37);
     case CONTROL:
@@ -259,13 +259,16 @@ static void convolutions(visit_example visit) {
         const operand y = {'T', POISON, 3, {B, n, E}, 0}, dy = {'T', NORMAL, 3, {B, n, E}, 0};
         const operand dweight = {'G', NORMAL, 2, {W, E}, 0}, apart = {'t', NORMAL, 3, {B, n + W - 1, E}, 0};
         const operand y_apart = {'t', POISON, 3, {B, n, E}, 0}, dy_apart = {'t', NORMAL, 3, {B, n, E}, 0};
+        const operand all = {'T', NORMAL, 3, {B, n, 0}, 0}, reach = {'T', RATES, 3, {B, n, 2}, 0};
         for (int ahead = 0; ahead < 2; ahead++) {
             const ls_conv_params params = {.ahead = ahead != 0};
             const example examples[] = {
-                {"conv", &params, 2, 1, {x, weight}, {y}},
-                {"conv", &params, 2, 1, {apart, weight}, {y_apart}},
-                {"conv_dw", &params, 2, 1, {x, dy}, {dweight}},
-                {"conv_dw", &params, 2, 1, {apart, dy_apart}, {dweight}},
+                {"conv", &params, 3, 1, {x, weight, all}, {y}},
+                {"conv", &params, 3, 1, {x, weight, reach}, {y}},
+                {"conv", &params, 3, 1, {apart, weight, all}, {y_apart}},
+                {"conv_dw", &params, 3, 1, {x, dy, reach}, {dweight}},
+                {"conv_dw", &params, 3, 1, {x, dy, all}, {dweight}},
+                {"conv_dw", &params, 3, 1, {apart, dy_apart, reach}, {dweight}},
             };
             for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
         }

@@ -21,7 +21,7 @@ typedef enum contents {
     KEYS,   /* of `limit` elements, of length 1 on average */
     DECAYS, /* below 0 */
     RATES,  /* from 0 to 2 */
-    STARTS, /* some are 1 */
+    STARTS, /* some are 0 */
     CONTROL,
     SKIP,
     GROUPS, /* of limit many, in runs of several lengths; some units have none */

@@ -4,7 +4,7 @@
 
 typedef struct sizes {
     int64_t B, N, K, H, D, E;
-    int64_t decay, beta, starts; /* last sizes; decay 2: of each element */
+    int64_t decay, beta, places; /* last sizes; decay 2: of each element */
     bool delta, unmasked;
 } sizes;
 
@@ -27,22 +27,22 @@ static void visit_sizes(visit_example visit, const sizes *s, char token, char ga
     const operand v = {token, NORMAL, 4, {s->B, s->N, s->H, s->E}, 0};
     const operand decay = {gate, DECAYS, 4, {s->B, s->N, s->H, kind}, 0};
     const operand beta = {gate, RATES, 4, {s->B, s->N, s->H, s->beta}, 0};
-    const operand starts = {'I', STARTS, 3, {s->B, s->N, s->starts}, 0};
+    const operand places = {'I', STARTS, 3, {s->B, s->N, s->places}, 0};
     const operand state = {'G', NORMAL, 4, {s->B, s->H, s->D, s->E}, 0};
     const operand map = {'G', POISON, 3, {s->B, s->H, map_size}, 0},
                   maps = {'G', NORMAL, 4, {3, s->B, s->H, map_size}, 0};
     operand dq = q, dv = v, ddecay = decay, dbeta = beta;
     dq.contents = dv.contents = ddecay.contents = dbeta.contents = POISON;
     const example examples[] = {
-        {"linear_recurrence", &params, 6, 2, {q, k, v, decay, beta, starts}, {dv, state}},
+        {"linear_recurrence", &params, 6, 2, {q, k, v, decay, beta, places}, {dv, state}},
         {"linear_recurrence_grad",
          &params,
          8,
          6,
-         {q, k, v, decay, beta, starts, v, state},
+         {q, k, v, decay, beta, places, v, state},
          {dq, dq, dv, ddecay, dbeta, state}},
-        {"linear_recurrence_map", &params, 5, 1, {k, v, decay, beta, starts}, {map}},
-        {"linear_recurrence_back", &params, 6, 1, {q, k, decay, beta, starts, v}, {map}},
+        {"linear_recurrence_map", &params, 5, 1, {k, v, decay, beta, places}, {map}},
+        {"linear_recurrence_back", &params, 6, 1, {q, k, decay, beta, places, v}, {map}},
         {"linear_recurrence_follow", &params, 1, 1, {maps}, {state}},
         {"linear_recurrence_follow", &turned, 1, 1, {maps}, {state}},
     };

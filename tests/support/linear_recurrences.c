@@ -1,6 +1,6 @@
 #include "support/linear_recurrences.h"
 
-enum { B = 2, S = 37, V = 9, EMBEDDING = 6 };
+enum { B = 2, S = 37, V = 9, EMBEDDING = 6, WIDTH = 4 };
 
 /* Heads of keys and of values, the elements of each, and the rule. */
 typedef struct form {
@@ -27,13 +27,18 @@ static ls_tensor heads(ls_graph *g, ls_tensor x, int layer, const char *name, in
     return ls_split_last(g, ls_softcap(g, flat, scale), H, D);
 }
 
-static ls_tensor layer_of(ls_graph *g, const form *f, ls_tensor starts, ls_tensor x, int layer) {
+/* The reach of a convolution that layers begin with where there are documents. */
+static ls_tensor layer_of(ls_graph *g, const form *f, ls_tensor places, ls_tensor reach, ls_tensor x, int layer) {
     ls_linear_state rule = {.delta = f->delta, .unmasked = f->unmasked};
     if (f->decay == OF_HEADS) rule.decay = gates(g, x, layer, "decay", f->H, -0.3);
     if (f->decay == OF_ELEMENTS)
         rule.decay = ls_split_last(g, gates(g, x, layer, "decay", f->H * f->D, -0.3), f->H, f->D);
     if (f->beta) rule.beta = gates(g, x, layer, "beta", f->H, 0.5);
-    if (f->documents) rule.starts = starts;
+    if (f->documents) {
+        const ls_tensor taps = ls_parameter_named(g, 2, (int64_t[]){WIDTH, EMBEDDING}, "taps %d", layer);
+        rule.places = places;
+        x = ls_silu(g, ls_conv_within(g, x, taps, reach));
+    }
     const ls_tensor q = heads(g, x, layer, "q", f->K, f->D, 1), k = heads(g, x, layer, "k", f->K, f->D, 0.4),
                     v = heads(g, x, layer, "v", f->H, f->E, 1);
     const ls_tensor o = ls_named(g, ls_linear_recurrence(g, q, k, v, &rule), "states %d", layer);
@@ -42,9 +47,10 @@ static ls_tensor layer_of(ls_graph *g, const form *f, ls_tensor starts, ls_tenso
 }
 
 static ls_tensor network_of(ls_graph *g, const form *f) {
-    const ls_tensor tokens = ls_tokens(g, "tokens", B, S), starts = ls_input_like(g, "starts", tokens);
+    const ls_tensor tokens = ls_tokens(g, "tokens", B, S), places = ls_input_like(g, "places", tokens);
     ls_tensor x = ls_embedding(g, tokens, ls_parameter(g, "table", 2, (int64_t[]){V, EMBEDDING}));
-    for (int layer = 0; layer < 2; layer++) x = layer_of(g, f, starts, x, layer);
+    const ls_tensor reach = f->documents ? ls_conv_reach(g, places, WIDTH) : LS_NO_TENSOR;
+    for (int layer = 0; layer < 2; layer++) x = layer_of(g, f, places, reach, x, layer);
     const ls_tensor logits = ls_linear_wide(g, x, ls_parameter(g, "head", 2, (int64_t[]){V, EMBEDDING}));
     return ls_sum(g, ls_cross_entropy(g, logits, ls_input_like(g, "labels", tokens)));
 }

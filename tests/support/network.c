@@ -51,10 +51,17 @@ static ls_job job_of(const network *n, const ls_graph *g, ls_update update, bool
     return job;
 }
 
+/* The place of token i in its document. */
+static int32_t place_in_document(int64_t i, int64_t S) {
+    int32_t place = 0;
+    for (; i % S != 0 && i % 7 != 3 && i % 11 != 4; i--) place++;
+    return place;
+}
+
 /* The number of token i for the input of that name. */
 static int32_t id_of(const network *n, const char *name, int64_t i, int64_t S) {
     if (strcmp(name, "positions") == 0) return (int32_t)(i % S);
-    if (strcmp(name, "starts") == 0) return i % 7 == 3 || i % 11 == 4;
+    if (strcmp(name, "places") == 0) return place_in_document(i, S);
     if (strcmp(name, "labels") == 0 && i % S == S - 1) return -100;
     const int64_t at = strcmp(name, "labels") == 0 ? i + 1 : i;
     return (int32_t)((at * at * 7 + at * 3 + at / 5) % n->ids);

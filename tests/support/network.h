@@ -1,7 +1,7 @@
 /*
  * A graph of a loss over any mesh, in any type: the loss and all gradients, for comparison with one rank and with f64.
- * Integer inputs are filled by name: "positions" count the tokens, "starts" are 1 where documents begin, "labels" hold the next token and ignore the last
- * one, anything else is random ids.
+ * Integer inputs are filled by name: "positions" count the tokens, "places" those of documents, "labels" hold the next
+ * token and ignore the last one, anything else is random ids.
  */
 #ifndef TESTS_NETWORK_H
 #define TESTS_NETWORK_H

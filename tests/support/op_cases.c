@@ -98,15 +98,19 @@ static ls_tensor build_conv(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
     return ls_conv(g, x[0], x[1]);
 }
+/* Tokens that are 0 begin a document; of two taps it does not matter how far others are from its beginning. */
+static ls_tensor build_conv_within(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    return ls_conv_within(g, x[0], x[1], ls_conv_reach(g, tokens, 2));
+}
 static ls_tensor build_recurrence(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
     return ls_recurrence(g, x[0], x[1]);
 }
-/* decay, beta: inputs, 0: none; with documents, tokens that are not 0 begin one. */
-static ls_tensor recurrence_of(ls_graph *g, ls_tensor starts, const ls_tensor *x, int decay, int beta, bool delta) {
+/* decay, beta: inputs, 0: none; with documents, tokens that are 0 begin one. */
+static ls_tensor recurrence_of(ls_graph *g, ls_tensor places, const ls_tensor *x, int decay, int beta, bool delta) {
     const ls_linear_state rule = {.decay = decay > 0 ? x[decay] : LS_NO_TENSOR,
                                   .beta = beta > 0 ? x[beta] : LS_NO_TENSOR,
-                                  .starts = starts,
+                                  .places = places,
                                   .delta = delta};
     return ls_linear_recurrence(g, x[0], x[1], x[2], &rule);
 }
@@ -363,6 +367,7 @@ const op_case op_cases[] = {
     {"shift", 1, {BY({2, 0}, {2, 0})}, build_shift},
     {"shift", 1, {BY({3, 0})}, build_shift_back},
     {"conv", 2, {BY({4, 0}), PLAIN({3, 0}, {4, 0})}, build_conv},
+    {"conv", 2, {BY({4, 0}), PLAIN({2, 0}, {4, 0})}, build_conv_within},
     {"recurrence", 2, {BY({3, 0}), BY({3, 0})}, build_recurrence},
 #define KEYS_AND_VALUES BY({2, 0}, {2, 0}), BY({2, 0}, {2, 0}), BY({2, 0}, {1, 0})
 #define SHARED_KEYS BY({1, 0}, {2, 0}), BY({1, 0}, {2, 0}), BY({2, 0}, {3, 0})

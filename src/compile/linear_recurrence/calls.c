@@ -25,7 +25,7 @@ static void take(ls_kernel_build *call, ls_operand o, int64_t first, int64_t cou
 static void give_gates(ls_kernel_build *call, const ls_linear_tensors *t, int64_t first, int64_t count) {
     give(call, t->decay, first, count);
     give(call, t->beta, first, count);
-    give(call, t->starts, first, count);
+    give(call, t->places, first, count);
 }
 
 void ls_linear_forward(ls_builder *b, const ls_linear_site *s, const ls_linear_tensors *t, int64_t first, int64_t count,

@@ -157,13 +157,13 @@ static whole gather(ls_builder *b, const ls_linear_site *site) {
     move(b, &m, "v to heads", from->v, &w.values, &t->v);
     move(b, &m, "decay to heads", from->decay, &w.values, &t->decay);
     move(b, &m, "beta to heads", from->beta, &w.values, &t->beta);
-    move(b, &m, "starts to all", from->starts, &w.marks, &t->starts);
+    move(b, &m, "places to all", from->places, &w.marks, &t->places);
     if (from->grad_o.buffer >= 0) move(b, &m, "do to heads", from->grad_o, &w.values, &t->grad_o);
     end_moves(b, &m);
     const ls_dtype G = b->image->accumulator;
     if (ls_view_elements(&from->decay.view) == 0) t->decay = empty_like(&w, t->v, G, 4);
     if (ls_view_elements(&from->beta.view) == 0) t->beta = empty_like(&w, t->v, G, 4);
-    if (ls_view_elements(&from->starts.view) == 0) t->starts = empty_like(&w, t->v, LS_I32, 3);
+    if (ls_view_elements(&from->places.view) == 0) t->places = empty_like(&w, t->v, LS_I32, 3);
     return w;
 }
 

@@ -9,7 +9,7 @@
 
 /* Inputs and results of the kernels, of some tokens and heads. What a node does not have has a last size of 0. */
 typedef struct ls_linear_tensors {
-    ls_operand q, k, v, decay, beta, starts; /* [B,n,K,D] twice, [B,n,H,E], [B,n,H,A], [B,n,H,C], [B,n,X] */
+    ls_operand q, k, v, decay, beta, places; /* [B,n,K,D] twice, [B,n,H,E], [B,n,H,A], [B,n,H,C], [B,n,X] */
     ls_operand o;                            /* forward */
     ls_operand grad_o;                       /* backward, as are those below */
     ls_operand dq, dk, dv, ddecay, dbeta;

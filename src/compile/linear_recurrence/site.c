@@ -30,10 +30,10 @@ static ls_linear_site make_site(ls_builder *b, const ls_node *node, int options)
     int at = options;
     t->decay = p->has_decay ? with_elements(ls_lower_tensor(b, node->in[at++])) : nothing(t->v, G, 4);
     t->beta = p->has_beta ? with_elements(ls_lower_tensor(b, node->in[at++])) : nothing(t->v, G, 4);
-    t->starts = p->has_starts ? ls_lower_tensor(b, node->in[at++]) : nothing(t->v, LS_I32, 3);
-    if (p->has_starts) {
-        t->starts.view.size[2] = t->starts.view.stride[2] = 1;
-        t->starts.view.ndim = 3;
+    t->places = p->has_places ? ls_lower_tensor(b, node->in[at++]) : nothing(t->v, LS_I32, 3);
+    if (p->has_places) {
+        t->places.view.size[2] = t->places.view.stride[2] = 1;
+        t->places.view.ndim = 3;
     }
     s.B = t->v.view.size[0];
     s.K = t->k.view.size[2];

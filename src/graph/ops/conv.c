@@ -2,8 +2,20 @@
  * conv: a causal depth-wise convolution along the sequence, y[i,e] = sum over t of weight[t,e]·x[i-t,e]. The first
  * tokens of a rank need the last tokens of its neighbour (compile/redistribute/halo.c). The gradient with respect to x
  * is the same convolution in the other direction.
+ *
+ * Documents in a sequence do not see each other where a node has the reach of its tokens (ls_conv_reach): how many
+ * tokens of its document each has before it and, for the gradient, behind it.
  */
 #include "graph/graph_impl.h"
+
+static ls_status check_reach(const ls_graph *g, const ls_node *node, int i) {
+    const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]), *r = ls_graph_tensor(g, node->in[i]);
+    bool fits = r->dtype == g->dtype && r->shape.ndim == 3 && r->shape.dim[2].size == 2;
+    for (int d = 0; d < 2 && fits; d++) fits = r->shape.dim[d].size == x->shape.dim[d].size;
+    if (fits) return ls_ok();
+    return ls_op_input_error(g, node, i, "the reach of each token of \"%s\", %s[B,S,2]", x->name,
+                             ls_dtype_name(g->dtype));
+}
 
 static ls_status conv_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]), *w = ls_graph_tensor(g, node->in[1]);
@@ -17,8 +29,17 @@ static ls_status conv_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
     if (w->shape.dim[0].size > dim[1].size)
         return ls_op_input_error(g, node, 1, "a width of at most the %lld tokens of \"%s\"", (long long)dim[1].size,
                                  x->name);
+    if (node->n_in > 2) LS_TRY(check_reach(g, node, 2));
     out->dtype = x->dtype;
     out->shape = x->shape;
+    return ls_ok();
+}
+
+/* That of the sum of the weight's gradient, behind which the reach may come. */
+static ls_status dw_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_tensor_info *sum = ls_graph_tensor(g, node->in[2]);
+    out->dtype = sum->dtype;
+    out->shape = sum->shape;
     return ls_ok();
 }
 
@@ -42,12 +63,12 @@ static void conv_gradient(ls_gradient *d, const ls_node *node) {
     const ls_conv_params *params = node->params, back = {.ahead = !params->ahead};
     const ls_tensor dy = ls_gradient_out(d, 0);
     if (ls_gradient_wanted(d, 0)) {
-        const ls_tensor in[] = {dy, node->in[1]};
-        ls_gradient_add(d, 0, ls_graph_add(g, &ls_op_conv, &back, sizeof back, in, 2, -1));
+        const ls_tensor in[] = {dy, node->in[1], node->in[2]};
+        ls_gradient_add(d, 0, ls_graph_add(g, &ls_op_conv, &back, sizeof back, in, node->n_in, -1));
     }
     if (ls_gradient_wanted(d, 1)) {
-        const ls_tensor in[] = {node->in[0], dy, ls_gradient_sum(d, 1)};
-        ls_gradient_summed(d, 1, ls_graph_add(g, &ls_op_conv_dw, params, sizeof *params, in, 3, -1));
+        const ls_tensor in[] = {node->in[0], dy, ls_gradient_sum(d, 1), node->in[2]};
+        ls_gradient_summed(d, 1, ls_graph_add(g, &ls_op_conv_dw, params, sizeof *params, in, node->n_in + 1, -1));
     }
 }
 
@@ -70,11 +91,11 @@ const ls_op ls_op_conv = {.name = "conv",
                           .reach = LS_REACH_NEIGHBOURS,
                           .neighbours = conv_neighbours,
                           .least_in = 2,
-                          .most_in = 2,
+                          .most_in = 3,
                           .n_out = 1,
                           .shape = conv_shape,
                           .gradient = conv_gradient,
-                          .dims = "bsc,Tc>bsc",
+                          .dims = "bsc,Tc,bsR>bsc",
                           .flops = conv_flops};
 
 const ls_op ls_op_conv_dw = {.name = "conv_dw",
@@ -82,15 +103,59 @@ const ls_op ls_op_conv_dw = {.name = "conv_dw",
                              .reach = LS_REACH_NEIGHBOURS,
                              .neighbours = dw_neighbours,
                              .least_in = 3,
-                             .most_in = 3,
+                             .most_in = 4,
                              .n_out = 1,
                              .in_place = {3},
-                             .shape = ls_rule_sum_shape,
-                             .dims = "bsc,bsc,Tc>Tc",
+                             .shape = dw_shape,
+                             .dims = "bsc,bsc,Tc,bsR>Tc",
                              .flops = dw_flops};
 
-ls_tensor ls_conv(ls_graph *g, ls_tensor x, ls_tensor weight) {
+static ls_tensor add_conv(ls_graph *g, const ls_tensor *in, int n_in) {
     const ls_conv_params params = {.ahead = false};
-    const ls_tensor in[] = {x, weight};
-    return ls_graph_add(g, &ls_op_conv, &params, sizeof params, in, 2, -1);
+    return ls_graph_add(g, &ls_op_conv, &params, sizeof params, in, n_in, -1);
+}
+
+ls_tensor ls_conv(ls_graph *g, ls_tensor x, ls_tensor weight) { return add_conv(g, (ls_tensor[]){x, weight}, 2); }
+
+ls_tensor ls_conv_within(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor reach) {
+    return add_conv(g, (ls_tensor[]){x, weight, reach}, 3);
+}
+
+/*
+ * Of positions, and of those of the next width - 1 tokens, as operands of a map: min(position, width - 1); and how many
+ * of the next tokens have so high a position that they are of the same document.
+ */
+static ls_expression reach_of(int width, ls_map_step *step, int *result) {
+    int n = 0;
+    step[n++] = (ls_map_step){.code = LS_MAP_NUMBER, .number = width - 1};
+    step[n++] = (ls_map_step){.code = LS_MAP_MIN, .a = 0, .b = width};
+    result[0] = width + n - 1;
+    step[n++] = (ls_map_step){.code = LS_MAP_NUMBER, .number = 0};
+    for (int t = 1; t < width; t++) {
+        const int sum = width + n - 1;
+        step[n++] = (ls_map_step){.code = LS_MAP_NUMBER, .number = t};
+        step[n] = (ls_map_step){.code = LS_MAP_LE, .a = width + n - 1, .b = t};
+        n++;
+        step[n] = (ls_map_step){.code = LS_MAP_ADD, .a = sum, .b = width + n - 1};
+        n++;
+    }
+    result[1] = width + n - 1;
+    return (ls_expression){.step = step, .n_steps = n, .result = result, .n_results = 2};
+}
+
+ls_tensor ls_conv_reach(ls_graph *g, ls_tensor positions, int width) {
+    if (!ls_graph_usable(g, positions, "ls_conv_reach")) return LS_NO_TENSOR;
+    if (width < 1 || width > LS_CONV_WIDTH)
+        return ls_graph_fail(
+            g, ls_error(LS_INVALID, "ls_conv_reach: a width of %d, expected 1 to %d", width, LS_CONV_WIDTH));
+    ls_tensor in[LS_CONV_WIDTH] = {positions}, part[2];
+    ls_map_step step[LS_MAP_STEPS];
+    int result[2];
+    for (int t = 1; t < width; t++) in[t] = ls_shift(g, positions, -t);
+    const ls_expression expression = reach_of(width, step, result);
+    const ls_tensor map = ls_map(g, in, width, &expression);
+    const ls_shape shape = ls_graph_tensor(g, positions)->shape;
+    for (int i = 0; i < 2; i++)
+        part[i] = ls_reshape(g, ls_map_result(g, map, i), 3, (int64_t[]){shape.dim[0].size, shape.dim[1].size, 1});
+    return ls_join(g, 2, part);
 }

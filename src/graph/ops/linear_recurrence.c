@@ -1,6 +1,6 @@
 /*
  * linear_recurrence: a state for each head goes from token to token (kernel/contracts.c), as in linear attention, state
- * space models and delta rules. Inputs behind q, k and v are those that a node has, in the order decay, beta, starts;
+ * space models and delta rules. Inputs behind q, k and v are those that a node has, in the order decay, beta, places;
  * of its gradient, they come behind the gradient of the result. Over ranks: compile/linear_recurrence.
  */
 #include "graph/graph_impl.h"
@@ -13,15 +13,15 @@ static const ls_linear_recurrence_node *params_of(const ls_node *node) { return 
 
 /* The inputs behind the others, of which a node has some. */
 typedef struct options {
-    int decay, beta, starts; /* -1: the node has none */
+    int decay, beta, places; /* -1: the node has none */
     int n;                   /* inputs altogether */
 } options;
 
 static options options_of(const ls_linear_recurrence_node *p, int behind) {
     options o = {.decay = p->has_decay ? behind : -1};
     o.beta = p->has_beta ? behind + p->has_decay : -1;
-    o.starts = p->has_starts ? behind + p->has_decay + p->has_beta : -1;
-    o.n = behind + p->has_decay + p->has_beta + p->has_starts;
+    o.places = p->has_places ? behind + p->has_decay + p->has_beta : -1;
+    o.n = behind + p->has_decay + p->has_beta + p->has_places;
     return o;
 }
 
@@ -70,14 +70,14 @@ static ls_status recurrence_shape(const ls_graph *g, const ls_node *node, ls_ten
                                  (long long)shape_of(g, node, LS_LINEAR_K)->dim[2].size);
     LS_TRY(check_option(g, node, o.decay, g->accumulator, 1, 1));
     LS_TRY(check_option(g, node, o.beta, g->accumulator, 1, 0));
-    LS_TRY(check_option(g, node, o.starts, LS_I32, 0, 0));
+    LS_TRY(check_option(g, node, o.places, LS_I32, 0, 0));
     if (p->kernel.delta && !p->kernel.unmasked && !p->has_beta)
         return ls_error(LS_INVALID, "op linear_recurrence: a delta rule without beta, expected one");
-    if (p->kernel.unmasked && (p->kernel.delta || p->has_decay || p->has_starts))
+    if (p->kernel.unmasked && (p->kernel.delta || p->has_decay || p->has_places))
         return ls_error(LS_INVALID, "op linear_recurrence: unmasked with %s, expected values that are added, %s",
                         p->kernel.delta ? "a delta rule"
                         : p->has_decay  ? "a decay"
-                                        : "starts of documents",
+                                        : "places of documents",
                         "no decay and no documents");
     out->dtype = g->dtype;
     out->shape = *shape_of(g, node, LS_LINEAR_V);
@@ -115,7 +115,7 @@ static void write_dims(const ls_graph *g, const ls_node *node, bool grad, char *
     if (o.beta >= 0) sprintf(beta, ",bs%s", heads);
     at += sprintf(at, "%s,%s,bs%sE", keys, keys, heads);
     if (grad) at += sprintf(at, ",bs%sE", heads);
-    at += sprintf(at, "%s%s%s>", decay, beta, o.starts >= 0 ? ",bs" : "");
+    at += sprintf(at, "%s%s%s>", decay, beta, o.places >= 0 ? ",bs" : "");
     if (grad)
         sprintf(at, "%s,%s,bs%sE%s%s", keys, keys, heads, decay, beta);
     else
@@ -193,8 +193,8 @@ ls_tensor ls_linear_recurrence(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor 
     const ls_linear_recurrence_node params = {.kernel = {.delta = rule->delta, .unmasked = rule->unmasked},
                                               .has_decay = rule->decay.id != 0,
                                               .has_beta = rule->beta.id != 0,
-                                              .has_starts = rule->starts.id != 0};
-    const ls_tensor given[] = {rule->decay, rule->beta, rule->starts};
+                                              .has_places = rule->places.id != 0};
+    const ls_tensor given[] = {rule->decay, rule->beta, rule->places};
     ls_tensor in[LS_NODE_INPUTS] = {q, k, v};
     int n = LS_LINEAR_OPTIONS;
     for (size_t i = 0; i < LS_COUNT(given); i++)

@@ -1,13 +1,20 @@
 /*
  * conv and conv_dw: a short depth-wise convolution along tokens, in vectors over channels. The weight is [W,E], so a
  * tap is a contiguous row. Threads split the tokens in conv and the channels in conv_dw, so that a sum over tokens is
- * computed by one thread: in f32 over STRETCH tokens; these sums are added in f64.
+ * computed by one thread: in f32 over STRETCH tokens; these sums are added in f64. With a reach, a token has no further
+ * taps.
  */
 #include "kernel/cpu/cpu_impl.h"
 
 /* Token i of batch b of a view [B,tokens,E]. */
 V_INLINE element *token(const ls_view *v, int64_t b, int64_t i) {
     return (element *)v->data + b * v->stride[0] + i * v->stride[1];
+}
+
+/* The taps that token i of batch b has, of W. */
+V_INLINE int64_t taps_of(const ls_view *reach, bool ahead, int64_t b, int64_t i, int64_t W) {
+    if (reach->size[2] == 0) return W;
+    return ls_min(W, 1 + (int64_t)element_to_f32(token(reach, b, i)[ahead ? reach->stride[2] : 0]));
 }
 
 static void forward_part(const void *context, int part, int64_t start, int64_t end) {
@@ -19,10 +26,11 @@ static void forward_part(const void *context, int part, int64_t start, int64_t e
     const element *weight = call->in[1].data;
     for (int64_t row = start; row < end; row++) {
         const int64_t b = row / N, i = row % N;
+        const int64_t taps = taps_of(&call->in[2], params->ahead, b, i, W);
         element *out = token(y, b, i);
         for (int64_t e = 0; e < E; e += V_LANES) {
             v_f32 sum = {0};
-            for (int64_t t = 0; t < W; t++) {
+            for (int64_t t = 0; t < taps; t++) {
                 const element *at = token(x, b, params->ahead ? i + t : i + W - 1 - t);
                 sum += v_load(weight + t * E + e, E - e) * v_load(at + e, E - e);
             }
@@ -42,14 +50,16 @@ static void gradient_block(const ls_kernel_call *call, int64_t t, int64_t e, int
     enum { STRETCH = 64 };
     const ls_view *x = &call->in[0], *dy = &call->in[1];
     const int64_t W = call->out[0].size[0], E = call->out[0].size[1], N = dy->size[1];
-    const int64_t tap = ((const ls_conv_params *)call->params)->ahead ? t : W - 1 - t;
+    const bool ahead = ((const ls_conv_params *)call->params)->ahead;
+    const int64_t tap = ahead ? t : W - 1 - t;
     double total[V_LANES] = {0};
     for (int64_t b = 0; b < dy->size[0]; b++) {
         for (int64_t first = 0; first < N; first += STRETCH) {
             v_f32 sum = {0};
             const int64_t last = ls_min(N, first + STRETCH);
             for (int64_t i = first; i < last; i++)
-                sum += v_load(token(dy, b, i) + e, count) * v_load(token(x, b, i + tap) + e, count);
+                if (t < taps_of(&call->in[2], ahead, b, i, W))
+                    sum += v_load(token(dy, b, i) + e, count) * v_load(token(x, b, i + tap) + e, count);
             for (int l = 0; l < V_LANES; l++) total[l] += (double)sum[l];
         }
     }

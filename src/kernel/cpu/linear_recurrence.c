@@ -12,7 +12,7 @@ static views forward_views(const ls_kernel_call *call) {
                          .v = &call->in[2],
                          .decay = &call->in[3],
                          .beta = &call->in[4],
-                         .starts = &call->in[5]},
+                         .places = &call->in[5]},
                  call);
 }
 
@@ -90,7 +90,7 @@ static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) 
 static views map_views(const ls_kernel_call *call) {
     return sized(
         (views){
-            .k = &call->in[0], .v = &call->in[1], .decay = &call->in[2], .beta = &call->in[3], .starts = &call->in[4]},
+            .k = &call->in[0], .v = &call->in[1], .decay = &call->in[2], .beta = &call->in[3], .places = &call->in[4]},
         call);
 }
 

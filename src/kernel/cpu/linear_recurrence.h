@@ -114,7 +114,7 @@ static inline void turn(rows to, rows from, int64_t n, int64_t columns) {
 
 /* Views of a call; those that it does not have are NULL. */
 typedef struct views {
-    const ls_view *q, *k, *v, *decay, *beta, *starts, *grad_o;
+    const ls_view *q, *k, *v, *decay, *beta, *places, *grad_o;
     bool delta, unmasked, by_element; /* by_element: each element of a key decays by itself */
     int64_t B, N, K, H, D, E, LD, LE;
 } views;
@@ -169,8 +169,8 @@ static inline void store_dense(rows from, float *to, int64_t n, int64_t count) {
 }
 
 static inline bool begins(const views *x, int64_t b, int64_t n) {
-    return x->starts->size[2] > 0 &&
-           ((const int32_t *)x->starts->data)[b * x->starts->stride[0] + n * x->starts->stride[1]] != 0;
+    return x->places->size[2] > 0 &&
+           ((const int32_t *)x->places->data)[b * x->places->stride[0] + n * x->places->stride[1]] == 0;
 }
 
 /* Where the chunk that begins with token `first` ends. */

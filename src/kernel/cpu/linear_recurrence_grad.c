@@ -26,7 +26,7 @@ static views grad_views(const ls_kernel_call *call) {
                          .v = &call->in[2],
                          .decay = &call->in[3],
                          .beta = &call->in[4],
-                         .starts = &call->in[5],
+                         .places = &call->in[5],
                          .grad_o = &call->in[6]},
                  call);
 }
@@ -355,7 +355,7 @@ static views back_views(const ls_kernel_call *call) {
                          .k = &call->in[1],
                          .decay = &call->in[2],
                          .beta = &call->in[3],
-                         .starts = &call->in[4],
+                         .places = &call->in[4],
                          .grad_o = &call->in[5]},
                  call);
 }

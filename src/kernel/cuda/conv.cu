@@ -1,20 +1,37 @@
 /*
  * conv: y[i] = sum over t of weight[t]*x[i + W-1 - t], or of weight[t]*x[i + t] if params say ahead, for each channel.
- * conv_dw: dweight[t] += sum over batch and tokens of dy[i] times the same token of x.
+ * conv_dw: dweight[t] += sum over batch and tokens of dy[i] times the same token of x. With a reach, t goes no further
+ * than that of the token.
  */
 #include "kernel/cuda/columns.h"
 #include "kernel/cuda/tokens.h"
 
+/* Of each token how many tokens its taps reach, behind it or ahead; `at` NULL: all of them. */
+template <typename T> struct reaches {
+    const T *at;
+    int64_t batch, token;
+    __device__ bool has(int64_t b, int64_t i, int64_t t) const {
+        return at == nullptr || (float)t <= to_float(at[b * batch + i * token]);
+    }
+};
+
+template <typename T> static reaches<T> reaches_of(const ls_kernel_call *call) {
+    const ls_view *reach = &call->in[2];
+    const int64_t column = ((const ls_conv_params *)call->params)->ahead ? reach->stride[2] : 0;
+    if (reach->size[2] == 0) return {nullptr, 0, 0};
+    return {(const T *)reach->data + column, reach->stride[0], reach->stride[1]};
+}
+
 /* A thread computes a pack of channels of a token. What neighbouring tokens read of x again is in a cache. */
 template <typename T, int N>
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    convolve(tokens<const T> x, const T *weight, tokens<T> y, int64_t sequences, int64_t length, int64_t E, int64_t W,
+    convolve(tokens<const T> x, const T *weight, reaches<T> reach, tokens<T> y, int64_t sequences, int64_t length, int64_t E, int64_t W,
              bool ahead) {
     const int64_t packs = E / N;
     for (EACH(k, sequences * length * packs)) {
         const int64_t row = k / packs, e = k % packs * N, b = row / length, i = row % length;
         pack<float, N> sum = {};
-        for (int64_t t = 0; t < W; t++) {
+        for (int64_t t = 0; t < W && reach.has(b, i, t); t++) {
             const pack<float, N> w = load_floats<N>(weight + t * E + e);
             const pack<float, N> a = load_floats<N>(x.at(b, ahead ? i + t : i + W - 1 - t) + e);
 #pragma unroll
@@ -31,19 +48,21 @@ template <typename T> static ls_status launch_conv(const ls_kernel_call *call, v
     const int64_t W = call->in[1].size[0], E = y->size[2], n = ls_view_elements(y);
     const T *weight = input<T>(call, 1);
     if (in_packs<T>(x, N) && in_packs<T>(y, N) && is_aligned(weight))
-        return launch("conv", stream, blocks_for(n / N), 0, convolve<T, N>, tokens_of<const T>(x), weight,
+        return launch("conv", stream, blocks_for(n / N), 0, convolve<T, N>, tokens_of<const T>(x), weight, reaches_of<T>(call),
                       tokens_of<T>(y), y->size[0], y->size[1], E, W, ahead);
-    return launch("conv", stream, blocks_for(n), 0, convolve<T, 1>, tokens_of<const T>(x), weight, tokens_of<T>(y),
+    return launch("conv", stream, blocks_for(n), 0, convolve<T, 1>, tokens_of<const T>(x), weight, reaches_of<T>(call), tokens_of<T>(y),
                   y->size[0], y->size[1], E, W, ahead);
 }
 
 /* Of row i, a token of all sequences, and column k, a channel of a tap. */
 template <typename T> struct tap_term {
     tokens<const T> x, dy;
+    reaches<T> reach;
     int64_t length, E, W;
     bool ahead;
     __device__ float operator()(int64_t row, int64_t k) const {
         const int64_t b = row / length, i = row % length, t = k / E, e = k % E;
+        if (!reach.has(b, i, t)) return 0;
         return to_float(dy.at(b, i)[e]) * to_float(x.at(b, ahead ? i + t : i + W - 1 - t)[e]);
     }
 };
@@ -54,7 +73,7 @@ template <typename T> static ls_status launch_conv_dw(const ls_kernel_call *call
     const bool ahead = ((const ls_conv_params *)call->params)->ahead;
     const ls_view *x = &call->in[0], *dy = &call->in[1], *dweight = &call->out[0];
     const int64_t rows = rows_of_dw(call), columns = ls_view_elements(dweight);
-    const tap_term<T> term = {tokens_of<const T>(x), tokens_of<const T>(dy), dy->size[1],
+    const tap_term<T> term = {tokens_of<const T>(x), tokens_of<const T>(dy), reaches_of<T>(call), dy->size[1],
                               dy->size[2],           dweight->size[0],       ahead};
     LS_TRY(sum_columns("conv_dw", stream, term, rows, columns, call->workspace));
     return add_columns("conv_dw", stream, count_parts(rows), columns, call->workspace, output<float>(call, 0));

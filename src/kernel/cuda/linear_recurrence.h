@@ -7,7 +7,7 @@
 
 #include "kernel/cuda/cuda_impl.h"
 
-/* A view [B,N,heads,elements] with dense elements; starts have no heads. */
+/* A view [B,N,heads,elements] with dense elements; places have no heads. */
 template <typename T> struct head_view {
     T *data;
     int64_t sequence, token, head, elements;
@@ -22,7 +22,7 @@ template <typename T> static head_view<T> head_view_of(const ls_view *v) {
 template <typename T> struct recurrence {
     head_view<const T> q, k, v, grad_o;
     head_view<const float> decay, beta;
-    head_view<const int32_t> starts;
+    head_view<const int32_t> places;
     int64_t B, N, K, H, D, E, width; /* width: columns of a state */
     bool delta, unmasked;
     __device__ int64_t key_of(int64_t h) const { return h / (H / K); }
@@ -35,7 +35,7 @@ struct inputs_of_call {
 
 template <typename T> static recurrence<T> recurrence_of(const ls_kernel_call *call, const inputs_of_call &of) {
     const ls_linear_recurrence_params *p = (const ls_linear_recurrence_params *)call->params;
-    const ls_view *k = &call->in[of.k], *decay = &call->in[of.gates], *starts = &call->in[of.gates + 2];
+    const ls_view *k = &call->in[of.k], *decay = &call->in[of.gates], *places = &call->in[of.gates + 2];
     recurrence<T> r = {};
     if (of.q >= 0) r.q = head_view_of<const T>(&call->in[of.q]);
     r.k = head_view_of<const T>(k);
@@ -43,7 +43,7 @@ template <typename T> static recurrence<T> recurrence_of(const ls_kernel_call *c
     if (of.grad_o >= 0) r.grad_o = head_view_of<const T>(&call->in[of.grad_o]);
     r.decay = head_view_of<const float>(decay);
     r.beta = head_view_of<const float>(&call->in[of.gates + 1]);
-    r.starts = {(const int32_t *)starts->data, starts->stride[0], starts->stride[1], 0, starts->size[2]};
+    r.places = {(const int32_t *)places->data, places->stride[0], places->stride[1], 0, places->size[2]};
     r.B = k->size[0];
     r.N = k->size[1];
     r.K = k->size[2];
@@ -72,7 +72,7 @@ static __device__ __forceinline__ shared_token shared_of(float *shared, int64_t 
 }
 
 template <typename T> static __device__ __forceinline__ bool begins(const recurrence<T> &r, int64_t b, int64_t n) {
-    return r.starts.elements > 0 && *r.starts.at(b, n, 0) != 0;
+    return r.places.elements > 0 && *r.places.at(b, n, 0) == 0;
 }
 
 template <typename T>

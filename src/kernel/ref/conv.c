@@ -1,6 +1,7 @@
 /*
  * conv: y[i] = sum over t of weight[t]*x[i + W-1 - t], or of weight[t]*x[i + t] if params say ahead, for each channel.
  * x has W-1 more tokens than y. conv_dw: dweight[t] += sum over batch and tokens of dy[i] times the same token of x.
+ * With a reach, t goes no further than that of the token.
  */
 #include "kernel/ref/ref_impl.h"
 
@@ -14,6 +15,11 @@ static real *token(const ls_view *v, int64_t b, int64_t i) {
     return (real *)v->data + b * v->stride[0] + i * v->stride[1];
 }
 
+/* The taps that token i of batch b has, of W. */
+static int64_t taps_of(const ls_view *reach, bool ahead, int64_t b, int64_t i, int64_t W) {
+    return reach->size[2] == 0 ? W : ls_min(W, 1 + (int64_t)token(reach, b, i)[ahead ? reach->stride[2] : 0]);
+}
+
 /* Computes rows of y, numbered over batch and tokens. */
 static void convolve(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
@@ -23,9 +29,10 @@ static void convolve(const void *context, int64_t first, int64_t last) {
     const real *weight = call->in[1].data;
     for (int64_t row = first; row < last; row++) {
         const int64_t b = row / N, i = row % N;
+        const int64_t taps = taps_of(&call->in[2], p->ahead, b, i, W);
         for (int64_t e = 0; e < E; e++) {
             double sum = 0;
-            for (int64_t t = 0; t < W; t++)
+            for (int64_t t = 0; t < taps; t++)
                 sum += (double)weight[t * E + e] * (double)token(x, b, p->ahead ? i + t : i + W - 1 - t)[e];
             token(y, b, i)[e] = (real)sum;
         }
@@ -53,7 +60,8 @@ static void correlate(const void *context, int64_t first, int64_t last) {
         double sum = 0;
         for (int64_t b = 0; b < dy->size[0]; b++)
             for (int64_t i = 0; i < dy->size[1]; i++)
-                sum += (double)token(dy, b, i)[e] * (double)token(x, b, ahead ? i + t : i + W - 1 - t)[e];
+                if (t < taps_of(&call->in[2], ahead, b, i, W))
+                    sum += (double)token(dy, b, i)[e] * (double)token(x, b, ahead ? i + t : i + W - 1 - t)[e];
         ((real *)dw->data)[k] = (real)((double)((real *)dw->data)[k] + sum);
     }
 }

@@ -12,7 +12,7 @@ static lr_views forward_views(const ls_kernel_call *call) {
                                .v = &call->in[2],
                                .decay = &call->in[3],
                                .beta = &call->in[4],
-                               .starts = &call->in[5],
+                               .places = &call->in[5],
                                .params = call->params});
 }
 
@@ -58,7 +58,7 @@ static lr_views map_views(const ls_kernel_call *call) {
                                .v = &call->in[1],
                                .decay = &call->in[2],
                                .beta = &call->in[3],
-                               .starts = &call->in[4],
+                               .places = &call->in[4],
                                .params = call->params});
 }
 

@@ -6,7 +6,7 @@
 
 /* Views of a call; those that it does not have are NULL. */
 typedef struct lr_views {
-    const ls_view *q, *k, *v, *decay, *beta, *starts, *grad_o;
+    const ls_view *q, *k, *v, *decay, *beta, *places, *grad_o;
     const ls_linear_recurrence_params *params;
     int64_t B, N, K, H, D, E;
 } lr_views;
@@ -53,8 +53,8 @@ static inline lr_token lr_token_at(const lr_views *x, int64_t b, int64_t n, int6
     if (x->v != NULL) t.v = lr_at(x->v, b, n, h);
     if (x->grad_o != NULL) t.grad_o = lr_at(x->grad_o, b, n, h);
     if (x->beta->size[3] > 0) t.beta = (double)*lr_at(x->beta, b, n, h);
-    if (x->starts->size[2] > 0)
-        t.start = ((const int32_t *)x->starts->data)[b * x->starts->stride[0] + n * x->starts->stride[1]] != 0;
+    if (x->places->size[2] > 0)
+        t.start = ((const int32_t *)x->places->data)[b * x->places->stride[0] + n * x->places->stride[1]] == 0;
     return t;
 }
 
