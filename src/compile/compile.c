@@ -82,7 +82,8 @@ static ls_status take_phases(ls_builder *b) {
 ls_status ls_spread_job(const ls_job *job, const ls_target *target, ls_arena *arena, ls_job *out,
                         ls_sharding *sharding) {
     *out = *job;
-    LS_TRY(ls_slice_graph(job->graph, target, arena, &out->graph));
+    out->graph = ls_mark_matrices(job, arena);
+    LS_TRY(ls_slice_graph(out->graph, target, arena, &out->graph));
     LS_TRY(ls_mark_boundaries(out->graph, target, arena, &out->graph));
     out->graph = ls_recompute(out, target->saving.drop, arena);
     ls_fuse(out, arena);
@@ -94,9 +95,9 @@ ls_status ls_spread_job(const ls_job *job, const ls_target *target, ls_arena *ar
 static ls_status compile(ls_builder *b, ls_job *job) {
     ls_image *image = b->image;
     ls_sharding sharding;
-    ls_job joined = *b->job;
-    if (ls_mesh_stages(&image->mesh) > 1) joined.programs = ls_joined_programs(&joined.programs, image->arena);
-    b->job = &joined;
+    ls_job *joined = ls_arena_copy(image->arena, b->job, sizeof *b->job);
+    if (ls_mesh_stages(&image->mesh) > 1) joined->programs = ls_joined_programs(&joined->programs, image->arena);
+    b->job = joined;
     LS_TRY(take_phases(b));
     LS_TRY(ls_spread_job(b->job, b->target, image->arena, job, &sharding));
     b->job = job;

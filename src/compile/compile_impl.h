@@ -499,8 +499,8 @@ typedef struct ls_update_piece {
  * that it does not have are empty.
  */
 ls_update_piece ls_update_piece_of(ls_builder *b, int bucket, ls_operand sums);
-/* By tensor: whether it is a parameter that the job's optimiser updates as a whole matrix (optimizer/matrices.c). */
-const bool *ls_find_matrices(const ls_builder *b);
+/* The job's graph with parameters marked that its optimiser updates as whole matrices (optimizer/matrices.c). */
+const ls_graph *ls_mark_matrices(const ls_job *job, ls_arena *arena);
 /* Numbers the teams of the totals, before stages of a pipeline number others. */
 void ls_totals_teams(ls_builder *b);
 /* Adds to the loss of a step, exactly, where sums are canonical. */

@@ -42,7 +42,7 @@ static void refuse_matrix(ls_builder *b, const ls_flat *flat) {
 }
 
 /* number: of the parameter, in the order of declaration. */
-static void lay_parameter(ls_builder *b, int t, int number, bool matrix) {
+static void lay_parameter(ls_builder *b, int t, int number) {
     const ls_tensor_info *info = &b->job->graph->tensors[t];
     ls_image *image = b->image;
     b->packing->flat_of[t] = image->n_flats++;
@@ -55,7 +55,7 @@ static void lay_parameter(ls_builder *b, int t, int number, bool matrix) {
                       .trained = !info->frozen,
                       .elsewhere = info->elsewhere,
                       .group = ls_update_group(b, info, number),
-                      .matrix = matrix};
+                      .matrix = info->matrix};
     for (int d = 0; d < info->shape.ndim; d++) {
         if (b->sharding->tensor[t].cut[d] == 0) continue;
         LS_ASSERT(flat->cut == 0);
@@ -63,7 +63,7 @@ static void lay_parameter(ls_builder *b, int t, int number, bool matrix) {
         flat->cut_dim = d;
         flat->units = b->sharding->units[t * LS_MAX_DIMS + d];
     }
-    if (matrix && flat->cut != 0) refuse_matrix(b, flat);
+    if (flat->matrix && flat->cut != 0) refuse_matrix(b, flat);
     flat->count = ls_flat_part(image, flat, b->target->rank);
     flat->summed = summed_axes(b, t);
 }
@@ -74,13 +74,13 @@ static ls_axes cut_axes(const ls_builder *b, int t) {
     return axes;
 }
 
-static void lay_trained_of(ls_builder *b, const bool *matrix, ls_axes cut, ls_axes summed) {
+static void lay_trained_of(ls_builder *b, ls_axes cut, ls_axes summed) {
     const ls_graph *g = b->job->graph;
     for (int t = 1, number = 0; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
         if (info->role != LS_ROLE_PARAMETER) continue;
         const bool is = cut_axes(b, t) == cut && summed_axes(b, t) == summed;
-        if (is && !matrix[t] && !info->frozen) lay_parameter(b, t, number, false);
+        if (is && !info->matrix && !info->frozen) lay_parameter(b, t, number);
         number++;
     }
 }
@@ -89,26 +89,26 @@ static void lay_trained_of(ls_builder *b, const bool *matrix, ls_axes cut, ls_ax
  * What axes of heads and features cut comes first, then that of which ranks along them have different terms of the
  * gradient: all of a group is cut and summed along the same axes.
  */
-static void lay_trained(ls_builder *b, const bool *matrix) {
+static void lay_trained(ls_builder *b) {
     const ls_axes features = ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE);
     for (ls_axes cut = features; cut != 0; cut = (cut - 1) & features)
         for (ls_axes summed = features & ~cut; summed != 0; summed = (summed - 1) & features & ~cut)
-            lay_trained_of(b, matrix, cut, summed);
-    for (ls_axes cut = features; cut != 0; cut = (cut - 1) & features) lay_trained_of(b, matrix, cut, 0);
-    for (ls_axes summed = features; summed != 0; summed = (summed - 1) & features) lay_trained_of(b, matrix, 0, summed);
-    lay_trained_of(b, matrix, 0, 0);
+            lay_trained_of(b, cut, summed);
+    for (ls_axes cut = features; cut != 0; cut = (cut - 1) & features) lay_trained_of(b, cut, 0);
+    for (ls_axes summed = features; summed != 0; summed = (summed - 1) & features) lay_trained_of(b, 0, summed);
+    lay_trained_of(b, 0, 0);
 }
 
 /* Matrices from tensor t on that have its shape, which is that of parameter `number`. */
-static void lay_alike(ls_builder *b, int t, int number, const bool *matrix) {
+static void lay_alike(ls_builder *b, int t, int number) {
     const ls_graph *g = b->job->graph;
     const ls_shape *shape = &g->tensors[t].shape;
     for (; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
         if (info->role != LS_ROLE_PARAMETER) continue;
-        const bool alike =
-            matrix[t] && info->shape.dim[0].size == shape->dim[0].size && info->shape.dim[1].size == shape->dim[1].size;
-        if (alike) lay_parameter(b, t, number, true);
+        const bool alike = info->matrix && info->shape.dim[0].size == shape->dim[0].size &&
+                           info->shape.dim[1].size == shape->dim[1].size;
+        if (alike) lay_parameter(b, t, number);
         number++;
     }
 }
@@ -129,22 +129,21 @@ static void number_flats(ls_image *image) {
 static void lay_parameters(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     ls_image *image = b->image;
-    const bool *matrix = ls_find_matrices(b);
     image->flats = LS_NEW_ARRAY(image->arena, ls_flat, g->n_tensors);
     image->settings = LS_NEW_ARRAY(image->arena, ls_update_settings, g->n_tensors);
     b->packing->flat_of = LS_NEW_ARRAY(image->arena, int, g->n_tensors);
     for (int t = 0; t < g->n_tensors; t++) b->packing->flat_of[t] = -1;
-    lay_trained(b, matrix);
+    lay_trained(b);
     for (int t = 1, number = 0; t < g->n_tensors; t++) {
         if (g->tensors[t].role != LS_ROLE_PARAMETER) continue;
-        if (b->packing->flat_of[t] < 0 && matrix[t]) lay_alike(b, t, number, matrix);
+        if (b->packing->flat_of[t] < 0 && g->tensors[t].matrix) lay_alike(b, t, number);
         number++;
     }
     for (int kept = 0; kept < 2; kept++) {
         for (int t = 1, number = 0; t < g->n_tensors; t++) {
             const ls_tensor_info *info = &g->tensors[t];
             if (info->role != LS_ROLE_PARAMETER) continue;
-            if (info->frozen && (info->dtype != g->dtype) == kept) lay_parameter(b, t, number, false);
+            if (info->frozen && (info->dtype != g->dtype) == kept) lay_parameter(b, t, number);
             number++;
         }
     }

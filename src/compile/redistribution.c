@@ -70,6 +70,7 @@ static ls_tensor add_redistribute(insertion *p, ls_tensor t, ls_tensor from, con
     ls_tensor_info info = *ls_graph_tensor(p->graph.from, t);
     info.role = LS_ROLE_VALUE;
     info.of = LS_NO_TENSOR;
+    info.boundary = false; /* that is what it is made of */
     info.name = ls_arena_printf(p->arena, "%s redistributed", info.name);
     info.output = 0;
     const ls_tensor made = push_tensor(p, t.id, &info, want);

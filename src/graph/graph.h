@@ -42,6 +42,7 @@ typedef struct ls_tensor_info {
     ls_role role;
     bool frozen;    /* a parameter that is not trained: its gradient is not computed */
     bool elsewhere; /* a parameter that ranks of another stage have (compile/pipeline) */
+    bool matrix;    /* a parameter that the job's optimiser updates as a whole matrix (compile/optimizer/matrices.c) */
     bool boundary;  /* the graph is cut behind it: nothing else goes from what is in front to what is behind */
     bool stays;     /* it is not made again, since slices of a sequence depend on it (compile/pipeline/slice.c) */
     ls_dtype kept;  /* a frozen parameter lies in memory in this type, and is cast where it is read */

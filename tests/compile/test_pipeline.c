@@ -52,6 +52,7 @@ static const struct {
     {"pp=2,tp=2", "local", 3, 1, 0, 1},
     {"pp=2,dp=2,ring=2", "ring", 2, 1, 0, 1},
     {"pp=3,ring=2,tp=2", "ring", 3, 1, 2, 1},
+    {"pp=3,tp=2", "local", 3, 2, 1, 1},
     {"pp=2", "local", 1, 1, 0, 2},
     {"pp=2", "local", 2, 1, 2, 4},
     {"pp=2", "local", 1, 2, 1, 4},
@@ -109,6 +110,16 @@ static void test_every_place(void **state) {
     for (size_t i = 0; i < 2 * LS_COUNT(places); i++)
         check(&networks[i % LS_COUNT(networks)], (int)(i / 2), (int)i % LS_SHARD_MODES,
               &savings[i / 2 % LS_COUNT(savings)]);
+}
+
+/* Which parameters are whole matrices is known of those of other stages, too. */
+static void test_matrices_of_stages(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        network n = networks[i % 2];
+        n.optimizer = &ls_optimizer_muon;
+        check(&n, 2 + i, i % LS_SHARD_MODES, &savings[0]);
+    }
 }
 
 static void test_chaos_changes_nothing(void **state) {
@@ -179,7 +190,8 @@ static void test_what_cannot_be_cut_is_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_place), cmocka_unit_test(test_chaos_changes_nothing),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_place), cmocka_unit_test(test_matrices_of_stages),
+                                       cmocka_unit_test(test_chaos_changes_nothing),
                                        cmocka_unit_test(test_masks_of_slices),
                                        cmocka_unit_test(test_what_cannot_be_cut_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,27 +25,29 @@ static ls_tensor table_of(const ls_graph *g, const ls_node *node) {
 }
 
 /* What the job says of single parameters. */
-static void apply_own(const ls_builder *b, const ls_optimizer *optimizer, bool *matrix) {
-    const ls_graph *g = b->job->graph;
-    for (int t = 1, p = 0; t < g->n_tensors && b->job->own != NULL; t++) {
+static void apply_own(const ls_job *job, const ls_optimizer *optimizer, bool *matrix) {
+    const ls_graph *g = job->graph;
+    for (int t = 1, p = 0; t < g->n_tensors && job->own != NULL; t++) {
         if (g->tensors[t].role != LS_ROLE_PARAMETER) continue;
-        const ls_optimizer *own = b->job->own[p++].optimizer;
+        const ls_optimizer *own = job->own[p++].optimizer;
         if (own != NULL) matrix[t] = own == optimizer;
     }
 }
 
-const bool *ls_find_matrices(const ls_builder *b) {
-    const ls_graph *g = b->job->graph;
-    const ls_optimizer *optimizer = ls_job_optimizer(b->job);
-    bool *matrix = LS_NEW_ARRAY(b->image->arena, bool, g->n_tensors);
-    if (optimizer->update_matrices == NULL || !ls_job_updates(b->job, LS_UPDATE_APPLY)) return matrix;
+const ls_graph *ls_mark_matrices(const ls_job *job, ls_arena *arena) {
+    const ls_graph *g = job->graph;
+    const ls_optimizer *optimizer = ls_job_optimizer(job);
+    if (optimizer->update_matrices == NULL || !ls_job_updates(job, LS_UPDATE_APPLY)) return g;
+    bool *matrix = LS_NEW_ARRAY(arena, bool, g->n_tensors);
     for (int n = 0; n < g->n_nodes; n++) matrix[factor_of(g, &g->nodes[n]).id] = true;
     for (int n = 0; n < g->n_nodes; n++)
         if (g->nodes[n].op->lookup.ids != 0) matrix[table_of(g, &g->nodes[n]).id] = false;
-    apply_own(b, optimizer, matrix);
-    for (int t = 0; t < g->n_tensors; t++) {
-        const ls_tensor_info *info = &g->tensors[t];
-        matrix[t] &= t > 0 && info->role == LS_ROLE_PARAMETER && info->shape.ndim == 2 && !info->frozen;
+    apply_own(job, optimizer, matrix);
+    ls_graph *marked = ls_arena_copy(arena, g, sizeof *g);
+    marked->tensors = ls_arena_copy(arena, g->tensors, sizeof *g->tensors * (size_t)g->n_tensors);
+    for (int t = 1; t < g->n_tensors; t++) {
+        ls_tensor_info *info = &marked->tensors[t];
+        info->matrix = matrix[t] && info->role == LS_ROLE_PARAMETER && info->shape.ndim == 2 && !info->frozen;
     }
-    return matrix;
+    return marked;
 }
