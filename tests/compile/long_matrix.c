@@ -17,19 +17,23 @@ enum { THIRD = 3, MOST_RANKS = 16 };
 
 static void add_account(void *sum, const void *account) { matrix_account_add(sum, account); }
 
+static int run(ls_dtype dtype, int first, int every) {
+    return matrix_run_cover(&(matrix_part){.dtype = dtype, .first = first, .every = every, .most_ranks = MOST_RANKS});
+}
+
 static void test_f64(void **state) {
     (void)state;
-    assert_in_range(matrix_run_cover(LS_F64, NULL, 0, 1, MOST_RANKS), 1500, 100000);
+    assert_in_range(run(LS_F64, 0, 1), 1500, 100000);
 }
 
 static void test_f32(void **state) {
     (void)state;
-    assert_in_range(matrix_run_cover(LS_F32, NULL, 1, THIRD, MOST_RANKS), 500, 100000);
+    assert_in_range(run(LS_F32, 1, THIRD), 500, 100000);
 }
 
 static void test_bf16(void **state) {
     (void)state;
-    assert_in_range(matrix_run_cover(LS_BF16, NULL, 2, THIRD, MOST_RANKS), 500, 100000);
+    assert_in_range(run(LS_BF16, 2, THIRD), 500, 100000);
 }
 
 static void run_product(test_part part, const void *input, void *account) {
@@ -44,7 +48,7 @@ static void test_part_of_product(void **state) {
     (void)state;
     bool asked;
     matrix_account sum = {0};
-    (void)matrix_axes();
+    (void)matrix_axes(MATRIX_PLAIN);
     run_workers(test_part_asked_for(&asked), run_product, NULL, sizeof sum, add_account, &sum);
     assert_true(matrix_report(LS_F64, &sum) > 0);
 }

@@ -25,8 +25,12 @@ static int every_on_gpu(void) {
 }
 
 static int run_cover(ls_dtype dtype, int first) {
-    return gpu_is_real() ? matrix_run_cover(dtype, "cuda", first, every_on_gpu(), MOST_ON_GPU)
-                         : matrix_run_cover(dtype, "cuda", first, EVERY, MOST_RANKS);
+    const bool real = gpu_is_real();
+    return matrix_run_cover(&(matrix_part){.dtype = dtype,
+                                           .device = "cuda",
+                                           .first = first,
+                                           .every = real ? every_on_gpu() : EVERY,
+                                           .most_ranks = real ? MOST_ON_GPU : MOST_RANKS});
 }
 
 static void test_f32(void **state) {

@@ -100,6 +100,7 @@ typedef struct place {
     int dp, ring, ulysses, tp;
     ls_mesh mesh;
     const char *strategy;
+    bool in_turn; /* the one of its mesh that a mesh with many ranks would have */
 } place;
 
 enum { RANKS = 16, PLACES = 512, FEW_RANKS = 4, HEADS_MOST = 16, TP_MOST = 4 };
@@ -124,6 +125,7 @@ static void add_mesh(place p, int turn) {
     for (int i = all ? 0 : turn % n; i < (all ? n : turn % n + 1); i++) {
         LS_ASSERT(n_places < PLACES);
         p.strategy = fits[i];
+        p.in_turn = i == turn % n;
         places[n_places++] = p;
     }
 }
@@ -133,7 +135,7 @@ static void make_places(void) {
     for (int dp = 1; dp <= RANKS; dp++) {
         for (int ring = 1; dp * ring <= RANKS; ring++) {
             for (int ulysses = 1; dp * ring * ulysses <= RANKS; ulysses++)
-                add_mesh((place){dp, ring, ulysses, 1, mesh_of(dp, ring, ulysses), NULL}, turn++);
+                add_mesh((place){dp, ring, ulysses, 1, mesh_of(dp, ring, ulysses), NULL, false}, turn++);
         }
     }
     for (int tp = 2; tp <= TP_MOST; tp++) {
@@ -142,7 +144,8 @@ static void make_places(void) {
                 for (int ulysses = 1; dp * ring * ulysses * tp <= RANKS; ulysses *= 2) {
                     const ls_mesh mesh = mesh_with_tp(dp, ring, ulysses, tp);
                     const bool outside = turn % 3 == 2;
-                    add_mesh((place){dp, ring, ulysses, tp, outside ? mesh_tp_outside(&mesh) : mesh, NULL}, turn);
+                    add_mesh((place){dp, ring, ulysses, tp, outside ? mesh_tp_outside(&mesh) : mesh, NULL, false},
+                             turn);
                     turn++;
                 }
             }
@@ -152,7 +155,8 @@ static void make_places(void) {
 
 /* --- micro-batches, savings of memory ----------------------------------------------------------------------------- */
 
-static const int micros[] = {1, 3};
+static const int micros[] = {1, 3, 2, 4, 5, 6, 7, 8};
+enum { PLAIN_MICROS = 2 }; /* the first ones are enough where they are run one after the other */
 
 enum { ALL = 1 << 20 };
 static const struct {
@@ -167,6 +171,41 @@ static const struct {
     {"all offloaded", {.offload = ALL, .offload_state = true}},
     {"some offloaded, results and tiles", {.drop = ALL, .tile = LS_TILE_ALL, .tile_rows = 5, .offload = 3}},
 };
+
+/* --- stages ------------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    int pp;
+    const char *pipeline;
+} stages[] = {
+    {1, NULL},          {2, "1f1b"}, {2, "interleaved:2"}, {2, "zero-bubble"}, {3, "1f1b"}, {3, "interleaved:2"},
+    {3, "zero-bubble"}, {4, "1f1b"}, {4, "interleaved:2"}, {4, "zero-bubble"}};
+
+static int chunks_of(int i, const ls_pipeline_schedule **schedule) {
+    int chunks;
+    const ls_status status = ls_pipeline_parse(stages[i].pipeline, schedule, &chunks);
+    LS_ASSERT(status.code == LS_OK);
+    return chunks;
+}
+
+/* Whether micro-batches come in sets of as many as there are stages. */
+static bool micro_fits(int micro, int i) {
+    const ls_pipeline_schedule *schedule;
+    return chunks_of(i, &schedule) <= 1 || micro % stages[i].pp == 0;
+}
+
+static bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
+
+/* Within a stage: few places, on meshes of powers of two; and results cannot be offloaded. */
+static bool goes_with_stages(int axis, int i) {
+    if (axis == MATRIX_SAVING) return savings[i].saving.offload == 0;
+    if (axis == MATRIX_STAGES) return stages[i].pp > 1;
+    if (axis != MATRIX_PLACE) return true;
+    const place *p = &places[i];
+    return (p->in_turn || (p->ring > 1 && p->ulysses > 1)) && p->dp <= 2 &&
+           2 * p->dp * p->ring * p->ulysses * p->tp <= RANKS && is_power_of_two(p->ring) &&
+           is_power_of_two(p->ulysses) && is_power_of_two(p->tp);
+}
 
 /* --- what goes together ------------------------------------------------------------------------------------------- */
 
@@ -192,7 +231,10 @@ static bool optimizer_fits(int n, int optimizer) {
 static bool tp_fits(int tp, int optimizer) { return tp == 1 || ls_optimizer_at(optimizer)->update_matrices == NULL; }
 
 static bool allowed(const void *context, int a, int i, int b, int j) {
-    (void)context;
+    const bool staged = *(const matrix_set *)context == MATRIX_STAGED;
+    if (staged && !(goes_with_stages(a, i) && goes_with_stages(b, j))) return false;
+    if (a == MATRIX_PLACE && b == MATRIX_STAGES) return ls_mesh_ranks(&places[i].mesh) * stages[j].pp <= RANKS;
+    if (a == MATRIX_MICRO && b == MATRIX_STAGES) return micro_fits(micros[i], j);
     const owner x = owner_of(a, i), y = owner_of(b, j);
     if (x != ANY && y != ANY && x != y) return false;
     if (a == MATRIX_NETWORK && b == MATRIX_LAYOUT) return layout_fits(i, j);
@@ -203,21 +245,34 @@ static bool allowed(const void *context, int a, int i, int b, int j) {
     return transfer_way_fits(&transfer_ways[j], places[i].strategy, &places[i].mesh);
 }
 
-const covering_axes *matrix_axes(void) {
-    static covering_axes axes = {.n = 0, .allowed = allowed, .seed = 1};
-    if (axes.n > 0) return &axes;
-    write_configs();
-    make_masks();
-    make_places();
-    const int size[MATRIX_AXES] = {
-        [MATRIX_NETWORK] = NETWORKS,       [MATRIX_PLACE] = n_places,    [MATRIX_SHARD] = LS_SHARD_MODES,
-        [MATRIX_MICRO] = LS_COUNT(micros), [MATRIX_MASK] = MASKS,        [MATRIX_HEADS] = HEADS,
-        [MATRIX_LENGTH] = LENGTHS,         [MATRIX_LAYOUT] = LS_LAYOUTS, [MATRIX_SAVING] = LS_COUNT(savings),
-        [MATRIX_TRANSFERS] = TRANSFER_WAYS};
-    memcpy(axes.size, size, sizeof size);
-    while (ls_optimizer_at(axes.size[MATRIX_OPTIMIZER]) != NULL) axes.size[MATRIX_OPTIMIZER]++;
-    axes.n = MATRIX_AXES;
-    return &axes;
+const covering_axes *matrix_axes(matrix_set set) {
+    static covering_axes both[MATRIX_SETS];
+    static const matrix_set sets[MATRIX_SETS] = {MATRIX_PLAIN, MATRIX_STAGED};
+    covering_axes *axes = &both[set];
+    if (axes->n > 0) return axes;
+    if (n_places == 0) {
+        write_configs();
+        make_masks();
+        make_places();
+    }
+    const int size[MATRIX_AXES] = {[MATRIX_NETWORK] = NETWORKS,
+                                   [MATRIX_PLACE] = n_places,
+                                   [MATRIX_SHARD] = LS_SHARD_MODES,
+                                   [MATRIX_MICRO] = set == MATRIX_PLAIN ? PLAIN_MICROS : LS_COUNT(micros),
+                                   [MATRIX_MASK] = MASKS,
+                                   [MATRIX_HEADS] = HEADS,
+                                   [MATRIX_LENGTH] = LENGTHS,
+                                   [MATRIX_LAYOUT] = LS_LAYOUTS,
+                                   [MATRIX_SAVING] = LS_COUNT(savings),
+                                   [MATRIX_TRANSFERS] = TRANSFER_WAYS,
+                                   [MATRIX_STAGES] = LS_COUNT(stages)};
+    *axes = (covering_axes){.n = set == MATRIX_PLAIN ? MATRIX_PLAIN_AXES : MATRIX_AXES,
+                            .allowed = allowed,
+                            .context = &sets[set],
+                            .seed = 1};
+    memcpy(axes->size, size, sizeof size);
+    while (ls_optimizer_at(axes->size[MATRIX_OPTIMIZER]) != NULL) axes->size[MATRIX_OPTIMIZER]++;
+    return axes;
 }
 _Static_assert((int)MATRIX_AXES <= (int)COVERING_AXES, "a row of a covering set holds a case");
 
@@ -238,13 +293,13 @@ static int compare_problems(const void *a, const void *b) {
 
 bool matrix_same_problem(const matrix_case *a, const matrix_case *b) { return compare_problems(a, b) == 0; }
 
-matrix_case *matrix_cover(int *n) {
-    const covering_axes *axes = matrix_axes();
+matrix_case *matrix_cover(matrix_set set, int *n) {
+    const covering_axes *axes = matrix_axes(set);
     int pairs;
     covering_row *rows = covering_make(axes, n, &pairs);
     LS_ASSERT(covering_count(axes, rows, *n) == pairs);
     matrix_case *cases = calloc((size_t)*n, sizeof *cases);
-    for (int r = 0; r < *n; r++) memcpy(cases[r].at, rows[r].at, sizeof cases[r].at);
+    for (int r = 0; r < *n; r++) memcpy(cases[r].at, rows[r].at, sizeof cases[r].at[0] * (size_t)axes->n);
     free(rows);
     qsort(cases, (size_t)*n, sizeof *cases, compare_problems);
     return cases;
@@ -260,7 +315,7 @@ static bool product_case(const covering_axes *axes, int64_t index, matrix_case *
     }
     first.n = MATRIX_TURNS;
     if (!covering_allows(&first, c->at)) return false;
-    for (int a = MATRIX_TURNS; a < MATRIX_AXES; a++) {
+    for (int a = MATRIX_TURNS; a < axes->n; a++) {
         first.n = a + 1;
         for (c->at[a] = turn % axes->size[a]; !covering_allows(&first, c->at);)
             c->at[a] = (c->at[a] + 1) % axes->size[a];
@@ -270,7 +325,7 @@ static bool product_case(const covering_axes *axes, int64_t index, matrix_case *
 }
 
 bool matrix_next(test_part part, int64_t *at, matrix_case *c) {
-    const covering_axes *axes = matrix_axes();
+    const covering_axes *axes = matrix_axes(MATRIX_PLAIN);
     int64_t all = 1;
     for (int a = 0; a < MATRIX_TURNS; a++) all *= axes->size[a];
     for (; *at < all; ++*at) {
@@ -287,7 +342,7 @@ bool matrix_next(test_part part, int64_t *at, matrix_case *c) {
 static int64_t sequences(int dp) { return dp * (dp <= RANKS / 2 ? 2 : 1); }
 
 network matrix_network(const matrix_case *c) {
-    (void)matrix_axes();
+    (void)matrix_axes(MATRIX_PLAIN);
     const int *at = c->at, n = at[MATRIX_NETWORK], h = at[MATRIX_HEADS], s = at[MATRIX_LENGTH];
     return (network){.name = networks[n].name,
                      .loss = networks[n].loss,
@@ -302,12 +357,14 @@ network matrix_network(const matrix_case *c) {
 ls_target matrix_target(const matrix_case *c) {
     const int *at = c->at;
     const place *p = &places[at[MATRIX_PLACE]];
-    ls_target target = {.mesh = p->mesh,
+    const int pp = stages[at[MATRIX_STAGES]].pp;
+    ls_target target = {.mesh = pp > 1 ? mesh_with_stages(&p->mesh, pp) : p->mesh,
                         .strategy = p->strategy,
                         .layout = (ls_layout_kind)at[MATRIX_LAYOUT],
                         .threads = 1,
                         .shard = &ls_shard_modes[at[MATRIX_SHARD]],
                         .saving = savings[at[MATRIX_SAVING]].saving};
+    target.stage_chunks = chunks_of(at[MATRIX_STAGES], &target.schedule);
     transfer_way_set(&transfer_ways[at[MATRIX_TRANSFERS]], &target);
     return target;
 }
@@ -319,13 +376,15 @@ const char *matrix_network_name(int n) { return networks[n].name; }
 void matrix_say(const matrix_case *c, char *out, size_t room) {
     const int *at = c->at;
     const place *p = &places[at[MATRIX_PLACE]];
-    const char *mask = masks[at[MATRIX_MASK]];
-    snprintf(out, room,
-             "%s, heads %d/%d, S %lld, %s of dp %d ring %d ulysses %d, shard %s, %d micro-batches, mask %s, %s, saved: "
-             "%s, %s, %s",
-             networks[at[MATRIX_NETWORK]].name, heads[at[MATRIX_HEADS]].q, heads[at[MATRIX_HEADS]].kv,
-             (long long)lengths[at[MATRIX_LENGTH]], p->strategy, p->dp, p->ring, p->ulysses,
-             ls_shard_modes[at[MATRIX_SHARD]].name, matrix_micro(c), mask[0] == 0 ? "its own" : mask,
-             ls_layout_name((ls_layout_kind)at[MATRIX_LAYOUT]), savings[at[MATRIX_SAVING]].name,
-             transfer_ways[at[MATRIX_TRANSFERS]].name, ls_optimizer_at(at[MATRIX_OPTIMIZER])->name);
+    const char *mask = masks[at[MATRIX_MASK]], *pipeline = stages[at[MATRIX_STAGES]].pipeline;
+    snprintf(
+        out, room,
+        "%s, heads %d/%d, S %lld, pp %d %s, %s of dp %d ring %d ulysses %d tp %d, shard %s, %d micro-batches, mask %s, %s, saved: "
+        "%s, %s, %s",
+        networks[at[MATRIX_NETWORK]].name, heads[at[MATRIX_HEADS]].q, heads[at[MATRIX_HEADS]].kv,
+        (long long)lengths[at[MATRIX_LENGTH]], stages[at[MATRIX_STAGES]].pp, pipeline != NULL ? pipeline : "",
+        p->strategy, p->dp, p->ring, p->ulysses, p->tp, ls_shard_modes[at[MATRIX_SHARD]].name, matrix_micro(c),
+        mask[0] == 0 ? "its own" : mask, ls_layout_name((ls_layout_kind)at[MATRIX_LAYOUT]),
+        savings[at[MATRIX_SAVING]].name, transfer_ways[at[MATRIX_TRANSFERS]].name,
+        ls_optimizer_at(at[MATRIX_OPTIMIZER])->name);
 }

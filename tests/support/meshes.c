@@ -33,6 +33,15 @@ ls_mesh mesh_tp_outside(const ls_mesh *mesh) {
     return out;
 }
 
+ls_mesh mesh_with_stages(const ls_mesh *mesh, int stages) {
+    char text[16];
+    snprintf(text, sizeof text, "pp=%d", stages);
+    ls_mesh out = parsed(text);
+    LS_ASSERT(out.n == 1 && mesh->n < LS_MESH_AXES);
+    for (int i = 0; i < mesh->n; i++) out.along[out.n++] = mesh->along[i];
+    return out;
+}
+
 ls_mesh mesh_of_two_rings(int dp, int far, int near, int ulysses) {
     const ls_mesh usual = mesh_of(dp, 1, ulysses);
     ls_mesh mesh = {.n = 4, .along = {usual.along[0], {&far_axis, far}, {&near_axis, near}, usual.along[2]}};

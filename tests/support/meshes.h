@@ -8,6 +8,8 @@ ls_mesh mesh_of(int dp, int ring, int ulysses);
 ls_mesh mesh_with_tp(int dp, int ring, int ulysses, int tp);
 /* The same axes, but tp, which is the innermost, as the outermost. */
 ls_mesh mesh_tp_outside(const ls_mesh *mesh);
+/* The same axes within each of so many stages of a pipeline. */
+ls_mesh mesh_with_stages(const ls_mesh *mesh, int stages);
 /* Lists dp, far, near, ulysses: along far and near attention works block by block. */
 ls_mesh mesh_of_two_rings(int dp, int far, int near, int ulysses);
 

@@ -13,7 +13,7 @@
 #include "run/interpret.h"
 #include "spread.h"
 
-enum { MOST_INPUTS = 64, MOVES = 2 };
+enum { MOST_INPUTS = 64 };
 /* Of AdamW: large, so that a gradient of zero but for rounding makes no step. */
 static const double epsilon = 1e-3;
 
@@ -321,11 +321,12 @@ ls_status network_own_errors(const network *n, ls_dtype dtype, int micro, const 
     return ls_ok();
 }
 
-ls_status network_condition(const network *n, ls_dtype dtype, int micro, const network_result *exact, double *errors) {
+ls_status network_condition(const network *n, ls_dtype dtype, int micro, const network_result *exact, int draws,
+                            double *errors) {
     const int n_flats = exact->image->n_flats;
     const ls_target alone = {.mesh = mesh_of(1, 1, 1), .strategy = "local", .threads = 1};
     for (int i = 0; i <= n_flats; i++) errors[i] = 0;
-    for (uint64_t seed = 1; seed <= MOVES; seed++) {
+    for (uint64_t seed = 1; seed <= (uint64_t)draws; seed++) {
         network_result moved;
         LS_TRY(solve(n, &alone, LS_F64, &(values){dtype, seed}, micro, 0, &moved));
         for (int i = 0; i <= n_flats; i++) errors[i] = fmax(errors[i], network_error_of_kind(&moved, exact, i - 1));

@@ -69,11 +69,11 @@ LS_MUST_USE ls_status network_own_errors(const network *n, ls_dtype dtype, int m
                                          double *errors);
 /*
  * How far results move when parameters do, by half a rounding of the type up or down at random: errors[1 + i] is the
- * largest network_error_of_kind over a few draws, in f64 on one rank; the rest as above. What is worse conditioned may
- * be off by more than the roundings of one order of sums show.
+ * largest network_error_of_kind over so many draws, in f64 on one rank; the rest as above. What is worse conditioned
+ * may be off by more than the roundings of one order of sums show.
  */
 LS_MUST_USE ls_status network_condition(const network *n, ls_dtype dtype, int micro, const network_result *exact,
-                                        double *errors);
+                                        int draws, double *errors);
 /* The largest of these; what: the one that differs most. */
 double network_difference(const network_result *a, const network_result *b, const char **what);
 
