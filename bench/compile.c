@@ -163,7 +163,7 @@ static ls_status measure_mesh(const ls_model *model, int64_t S, const char *name
     ls_language_model lm;
     ls_status status = ls_model_build(model, g, ls_mesh_replicas(&mesh), S, true, &lm);
     const ls_job job = {.graph = g,
-                        .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, false),
+                        .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, 0),
                         .hyper = {0.9, 0.95, 1e-8, 0.1},
                         .micro_batches = colon != NULL ? atoi(colon + 1) : 1};
     if (status.code == LS_OK) status = measure(&job, &mesh, name);

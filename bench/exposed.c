@@ -196,8 +196,7 @@ static ls_status launch(bench *b) {
     ls_world *world;
     LS_TRY(ls_compile_classes(&b->job, &b->target, &images));
     ls_rank_needs *needs = calloc((size_t)b->ranks, sizeof *needs);
-    ls_status status =
-        needs != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for what %d ranks need", b->ranks);
+    ls_status status = needs != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for what %d ranks need", b->ranks);
     for (int r = 0; r < b->ranks && needs != NULL; r++) needs[r] = ls_needs_of(ls_images_of(&images, r));
     b->puts = count_puts(ls_images_of(&images, 0));
     if (status.code == LS_OK) status = ls_world_for(ls_images_of(&images, 0), needs, b->transport, false, 60, &world);
@@ -216,7 +215,7 @@ static ls_status measure(bench *b, const ls_model *model, int64_t S) {
     b->samples = calloc((size_t)(b->steps * b->ranks), sizeof(sample));
     if (b->samples == NULL) status = ls_error(LS_NO_MEMORY, "no memory for the times of %d ranks", b->ranks);
     if (status.code == LS_OK) {
-        b->job = (ls_job){.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_APPLY, false)};
+        b->job = (ls_job){.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_APPLY, 0)};
         status = launch(b);
         if (status.code == LS_OK) print(b, S);
     }

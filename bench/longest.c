@@ -38,7 +38,7 @@ static bool fits(trial *t, int64_t seq) {
     ls_graph *graph = ls_graph_create(LS_BF16);
     ls_language_model lm;
     ls_status status = ls_model_build(t->model, graph, 1, seq, true, &lm);
-    const ls_job job = {.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_APPLY, false)};
+    const ls_job job = {.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_APPLY, 0)};
     ls_plan plan = {.n_candidates = 0};
     if (status.code == LS_OK) status = ls_plan_make(&job, &t->request, &plan);
     ls_graph_destroy(graph);

@@ -172,7 +172,7 @@ static ls_status measure_types(const char *folder, ls_st_dtype file_type, ls_dty
     ls_model *model;
     LS_TRY(ls_model_open(folder, &model));
     ls_graph *graph = ls_graph_create(dtype);
-    const ls_job job = {.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_APPLY, false)};
+    const ls_job job = {.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_APPLY, 0)};
     const ls_spread spread = {.ranks = 1, .threads = threads, .as_threads = true};
     ls_status status = ls_model_build(model, graph, 1, 8, true, &lm);
     if (status.code == LS_OK) status = ls_session_open(&job, &spread, &session);

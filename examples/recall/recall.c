@@ -183,7 +183,7 @@ static ls_status run_graph(recall *r, ls_graph *graph, outcome *out) {
     LS_TRY(ls_model_build(r->model, graph, r->batch, r->task.S, true, &lm));
     r->logits = ls_graph_tensor(graph, lm.logits)->name;
     const ls_job job = {.graph = graph,
-                        .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_APPLY, false),
+                        .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_APPLY, 0),
                         .hyper = {0.9, 0.95, 1e-8, 0.01},
                         .fetch = &lm.logits,
                         .n_fetch = 1};

@@ -38,7 +38,7 @@ static ls_status print_page(const explanation *e, FILE *out) {
         fputc('\n', out);
         ls_passes_print(&passes, out);
         fputc('\n', out);
-        LS_TRY(ls_stages_print(&e->step, &e->target, ls_max(e->job->accumulate, 1), out));
+        LS_TRY(ls_stages_print(&e->step, &e->target, out));
     }
     for (int p = 0; p < e->image->n_programs; p++) {
         if (!is_wanted(e, p)) continue;
@@ -85,7 +85,7 @@ static ls_status put_all(const explanation *e, ls_json_writer *w) {
     ls_candidates_put(&e->plan, w);
     const ls_passes passes = passes_of(e);
     ls_passes_put(&passes, w);
-    if (e->job->passes) LS_TRY(ls_stages_put(&e->step, &e->target, ls_max(e->job->accumulate, 1), w));
+    if (e->job->passes) LS_TRY(ls_stages_put(&e->step, &e->target, w));
     ls_json_open_array(w, "programs");
     for (int p = 0; p < e->image->n_programs; p++) {
         if (is_wanted(e, p)) LS_TRY(put_program(w, e->image, p, (int)e->job->rank));
@@ -137,10 +137,10 @@ static ls_status build(explanation *e) {
     LS_TRY(ls_spread_resolve(&job->spread, &request));
     if (job->rank < 0 || job->rank >= request.ranks)
         return ls_error(LS_USAGE, "--rank %lld; expected 0 to %d", (long long)job->rank, request.ranks - 1);
-    e->step =
-        (ls_job){.graph = e->graph,
-                 .programs = ls_training_programs(e->graph, lm.forward_nodes, LS_UPDATE_APPLY, job->accumulate > 1),
-                 .micro_batches = (int)ls_max(job->accumulate, 1)};
+    e->step = (ls_job){.graph = e->graph,
+                       .programs = ls_training_programs(e->graph, lm.forward_nodes, LS_UPDATE_APPLY,
+                                                        (int)ls_max(job->accumulate, 1) - 1),
+                       .micro_batches = (int)ls_max(job->accumulate, 1)};
     LS_TRY(ls_optimizer_find(job->optimizer, &e->step.optimizer));
     e->step.hyper = ls_optimizer_defaults(e->step.optimizer);
     LS_TRY(find_program(e));

@@ -148,7 +148,7 @@ static ls_status compute(grad_run *r, ls_grad_result *result) {
     LS_TRY(open_inputs(r));
     LS_TRY(build(r));
     const ls_job job = {.graph = r->graph,
-                        .programs = ls_training_programs(r->graph, r->lm.forward_nodes, LS_UPDATE_REDUCE, false),
+                        .programs = ls_training_programs(r->graph, r->lm.forward_nodes, LS_UPDATE_REDUCE, 0),
                         .documents = r->in.documents,
                         .n_documents = r->in.apart ? (int)r->in.tokens.size[0] : 0,
                         .fetch = &r->lm.logits,

@@ -414,7 +414,7 @@ static ls_status open_and_run(steps_run *s) {
     LS_TRY(make_graph(s, &own));
     const ls_update update = s->optimizer != NULL ? LS_UPDATE_APPLY : LS_UPDATE_REDUCE;
     const ls_job job = {.graph = s->graph,
-                        .programs = ls_training_programs(s->graph, 0, update, f->accumulate > 1),
+                        .programs = ls_training_programs(s->graph, 0, update, (int)f->accumulate - 1),
                         .documents = s->documents,
                         .n_documents = s->documents != NULL ? (int)s->micro_batch : 0,
                         .optimizer = s->optimizer,

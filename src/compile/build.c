@@ -284,10 +284,13 @@ void ls_build_send_at(ls_builder *b, int channel, ls_peer receiver, ls_operand f
     tell_out(b, put, to);
 }
 
-void ls_build_receive_at(ls_builder *b, int channel, ls_peer sender, ls_operand slot, ls_epoch sent) {
+void ls_build_receive_at(ls_builder *b, int channel, ls_peer sender, ls_operand slot, ls_epoch sent, double behind) {
     ls_channel_calls *calls = calls_of(b, LS_INSTR_RECEIVE, channel);
-    if (!ls_operand_is_empty(&slot))
-        tell_out(b, push_word(b, LS_INSTR_RECEIVE, channel, sender, ++calls->awaits, sent), slot);
+    if (ls_operand_is_empty(&slot)) return;
+    ls_instr *instr = push_word(b, LS_INSTR_RECEIVE, channel, sender, ++calls->awaits, sent);
+    instr->timed = true;
+    instr->behind = behind;
+    tell_out(b, instr, slot);
 }
 
 void ls_build_lease(ls_builder *b, int channel, ls_peer reader, ls_operand block) {

@@ -23,7 +23,7 @@ static void begin_program(ls_builder *b, int index) {
     b->row = row;
     b->program->name = ls_arena_strdup(b->image->arena, row->name);
     b->program->n_nodes = row->end_node - row->first_node;
-    b->program->timed = row->timed;
+    b->program->runs = row->runs;
     forget_values(b);
 }
 

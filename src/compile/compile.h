@@ -92,7 +92,7 @@ typedef struct ls_job_program {
     int first_node, end_node; /* LS_LAST_NODE: to the end of the graph */
     ls_update update;
     ls_sums sums;
-    bool timed;                  /* as in ls_program */
+    int runs;                    /* as in ls_program */
     const char *const *channels; /* n_channels of them, between stages: ranks of all stages know them */
     int n_channels;
 } ls_job_program;
@@ -110,8 +110,8 @@ typedef struct ls_job_programs {
 /*
  * Tables for the usual jobs (programs.c). They lie in the graph's arena. forward_nodes: nodes before differentiation,
  * or LS_LAST_NODE.
- *   training    steps with an update: "step" is the last micro-batch with the update, "micro", if a step has several,
- *               each of those before it; and "evaluate" the forward nodes alone (forward_nodes 0: there is none)
+ *   training    steps with an update: "step" is the last micro-batch with the update, "micro" each of `more` before
+ *               it, where there are such; and "evaluate" the forward nodes alone (forward_nodes 0: there is none)
  *   plain       "micro" is the whole graph, without an update; and "evaluate" the forward nodes alone (0: there is
  *               none)
  *   forward     "evaluate" alone, the whole graph
@@ -124,7 +124,7 @@ typedef struct ls_job_programs {
 #define LS_PROGRAM_EVALUATE "evaluate"
 #define LS_PROGRAM_BACKWARD "backward" /* of attention alone: the gradient */
 #define LS_PROGRAM_DECODE "decode"     /* of generation: the next token */
-ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update, bool accumulates);
+ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update, int more);
 ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes);
 ls_job_programs ls_forward_programs(const ls_graph *graph);
 /* Those of a job whose programs run all micro-batches of a step each: without programs that only add to sums. */

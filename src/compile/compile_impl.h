@@ -258,12 +258,12 @@ void ls_build_send_rows(ls_builder *b, int channel, ls_peer receiver, ls_operand
 void ls_build_receive_rows(ls_builder *b, int channel, ls_peer sender, ls_operand slot);
 /*
  * The same of ranks whose lists differ, so that each calls its own end alone, and both give the epochs: of the grant
- * and of the put.
+ * and of the put. behind: as in ls_instr.
  */
 void ls_build_grant_at(ls_builder *b, int channel, ls_peer sender, ls_operand slot, ls_epoch granted);
 void ls_build_send_at(ls_builder *b, int channel, ls_peer receiver, ls_operand from, ls_operand to, ls_epoch granted,
                       ls_epoch sent);
-void ls_build_receive_at(ls_builder *b, int channel, ls_peer sender, ls_operand slot, ls_epoch sent);
+void ls_build_receive_at(ls_builder *b, int channel, ls_peer sender, ls_operand slot, ls_epoch sent, double behind);
 /*
  * Reading in place over the same channels: the owner of a block in the heap leases it to a reader, who borrows it
  * (`block` is then the owner's, ls_operand_of_peer), reads it, and returns it; the owner reclaims it before it writes

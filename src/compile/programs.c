@@ -20,13 +20,14 @@ static ls_job_programs choose(ls_arena *arena, const ls_job_programs *all, const
     return out;
 }
 
-ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update, bool accumulates) {
+ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update, int more) {
     enum { MICRO, STEP, EVALUATE, PROGRAMS };
     const ls_sums used = update == LS_UPDATE_APPLY ? LS_SUMS_CLEARED : LS_SUMS_ADDED;
-    const ls_job_program list[PROGRAMS] = {[MICRO] = {LS_PROGRAM_MICRO, 0, LS_LAST_NODE, .sums = LS_SUMS_ADDED},
-                                           [STEP] = {LS_PROGRAM_STEP, 0, LS_LAST_NODE, .update = update, .timed = true,
-                                                     .sums = accumulates ? used : LS_SUMS_BEGUN},
-                                           [EVALUATE] = {LS_PROGRAM_EVALUATE, 0, forward_nodes}};
+    const ls_job_program list[PROGRAMS] = {
+        [MICRO] = {LS_PROGRAM_MICRO, 0, LS_LAST_NODE, .sums = LS_SUMS_ADDED, .runs = more},
+        [STEP] = {LS_PROGRAM_STEP, 0, LS_LAST_NODE, .update = update, .runs = 1,
+                  .sums = more > 0 ? used : LS_SUMS_BEGUN},
+        [EVALUATE] = {LS_PROGRAM_EVALUATE, 0, forward_nodes}};
     /*
      * An update leaves its sums zero; where nothing uses them up, the host clears them, as it does what an evaluation
      * has added up.
@@ -46,13 +47,13 @@ ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, l
                                {EVALUATE, STEP, LS_PHASE_CLEARED}};
     LS_ASSERT(update != LS_UPDATE_NONE);
     return choose(graph->arena, &(ls_job_programs){list, PROGRAMS, phases, LS_COUNT(phases)},
-                  (bool[PROGRAMS]){[MICRO] = accumulates, [STEP] = true, [EVALUATE] = forward_nodes > 0});
+                  (bool[PROGRAMS]){[MICRO] = more > 0, [STEP] = true, [EVALUATE] = forward_nodes > 0});
 }
 
 ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes) {
     enum { MICRO, EVALUATE, PROGRAMS };
-    const ls_job_program list[PROGRAMS] = {[MICRO] = {LS_PROGRAM_MICRO, 0, LS_LAST_NODE, .timed = true},
-                                           [EVALUATE] = {LS_PROGRAM_EVALUATE, 0, forward_nodes}};
+    const ls_job_program list[PROGRAMS] = {
+        [MICRO] = {LS_PROGRAM_MICRO, 0, LS_LAST_NODE, .runs = 1}, [EVALUATE] = {LS_PROGRAM_EVALUATE, 0, forward_nodes}};
     static const ls_phase phases[] = {{LS_FIRST, MICRO, LS_PHASE_ZERO},       {LS_FIRST, EVALUATE, LS_PHASE_ZERO},
                                       {MICRO, MICRO, LS_PHASE_GOES_ON},       {MICRO, EVALUATE, LS_PHASE_CLEARED},
                                       {EVALUATE, EVALUATE, LS_PHASE_GOES_ON}, {EVALUATE, MICRO, LS_PHASE_CLEARED}};
@@ -62,8 +63,8 @@ ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes) {
 
 ls_job_programs ls_apart_programs(const ls_graph *graph, int forward_nodes, const char *second) {
     enum { FORWARD, SECOND, PROGRAMS };
-    const ls_job_program list[PROGRAMS] = {[FORWARD] = {LS_PROGRAM_EVALUATE, 0, forward_nodes, .timed = true},
-                                           [SECOND] = {second, forward_nodes, LS_LAST_NODE, .timed = true}};
+    const ls_job_program list[PROGRAMS] = {[FORWARD] = {LS_PROGRAM_EVALUATE, 0, forward_nodes, .runs = 1},
+                                           [SECOND] = {second, forward_nodes, LS_LAST_NODE, .runs = 1}};
     static const ls_phase phases[] = {{LS_FIRST, FORWARD, LS_PHASE_ZERO},
                                       {FORWARD, FORWARD, LS_PHASE_GOES_ON},
                                       {FORWARD, SECOND, LS_PHASE_ZERO},

@@ -10,9 +10,10 @@
  *
  *   - What is copied to memory of the host and back keeps its place in the list, and takes no time of the kernels.
  *
- * What others do is taken from this rank's own list: they are about as far, so what is awaited arrives when the own put
- * of the same epoch would. Peers are never nearer than LATENCY: being ready for a slow network or a late rank costs
- * nothing but order.
+ * What others do. Ranks of this rank's stage have about the same list and are about as far: what they send arrives
+ * when the own put of the same epoch would. They are never nearer than LATENCY: being ready for a slow network or a
+ * late rank costs nothing but order. Ranks of other stages have other lists, of which the timetable says when their
+ * turns end. Where it says that this rank is idle, nothing is gained by moving kernels from before that to behind it.
  *
  * Memory: moving an instruction makes buffers live longer, from its new place to its old one or the other way. It is
  * done only where the live bytes stay at or below the most that the emitted list has anywhere, in each arena.
@@ -20,8 +21,8 @@
  * No deadlock. What sets a word keeps the order of its epochs (ls_epoch), and waits for data only move behind chain
  * elements, where nothing but instructions of their own rank needs them. So what sets a word still comes after awaits
  * of earlier epochs alone, on every rank, and along any chain of waits epochs fall: there is no cycle, however each
- * rank orders its kernels. Ranks need not come to the same order, nor have the same list, and what a kernel really
- * takes does not matter.
+ * rank orders its kernels. Nothing in this looks at another rank's list: ranks need not come to the same order, nor
+ * have the same list, and whether the times are right, of kernels or of other stages, does not matter.
  */
 #include "compile/compile_impl.h"
 #include "program/program.h"
@@ -50,6 +51,8 @@ typedef struct schedule {
     bool *needed;             /* something placed stands behind it */
     bool *fills;              /* it was moved into time in which nothing else could run */
     double *begin, *done;     /* when placed: seconds; done: through, or arrived at the peer */
+    double *arrives;          /* of what another stage sends; INFINITY: the head has not come to it */
+    double *early;            /* of the same: by how much it comes before it is needed */
     int64_t *live[LS_SPACES]; /* bytes, at least what is live there */
     int64_t most[LS_SPACES];
     int *taker; /* who takes over a buffer's bytes, as emitted */
@@ -137,6 +140,10 @@ static void set_up(schedule *s) {
     s->needed = LS_NEW_ARRAY(arena, bool, s->n);
     s->begin = LS_NEW_ARRAY(arena, double, s->n);
     s->done = LS_NEW_ARRAY(arena, double, s->n);
+    s->arrives = LS_NEW_ARRAY(arena, double, s->n);
+    s->early = LS_NEW_ARRAY(arena, double, s->n);
+    for (int i = 0; i < s->n; i++) s->arrives[i] = INFINITY;
+    for (int i = 0; i < s->n; i++) s->early[i] = instr_at(s, i)->timed ? fmax(0, -instr_at(s, i)->behind) : INFINITY;
     s->chain = LS_NEW_ARRAY(arena, int, s->n);
     s->order = LS_NEW_ARRAY(arena, int, 2 * s->n); /* with the places that sunk instructions left */
     ls_depend(s->image, s->index, arena, &s->needs);
@@ -161,6 +168,7 @@ static bool may_go(const schedule *s, int i) {
 }
 
 static double transfer(const schedule *s, int wait) {
+    if (instr_at(s, wait)->timed) return s->arrives[wait];
     const int from = s->counterpart[wait];
     return from >= 0 && s->placed[from] ? s->done[from] : s->now;
 }
@@ -290,12 +298,25 @@ static void advance_chain(schedule *s) {
     }
 }
 
+/*
+ * What may fill the time until the head can be placed: twice that time, where it waits for another stage; anything
+ * where it waits for a rank of its own, which is no nearer than it is taken to be.
+ */
+static double most_seconds(const schedule *s) {
+    const double until = earliest(s, s->head);
+    bool timed = false;
+    for (int k = s->needs.first[s->head]; k < s->needs.first[s->head + 1]; k++)
+        timed |= instr_at(s, s->needs.on[k])->timed && over(s, s->needs.on[k]) >= until;
+    return timed ? 2 * (until - s->now) : INFINITY;
+}
+
 /* Places an instruction from behind the head that need not wait; false: there is none. */
 static bool hoist(schedule *s) {
+    const double most = most_seconds(s);
     const int end = (int)ls_min(s->n, s->head + WINDOW);
     for (int i = s->head + 1; i < end; i++) {
         if (s->placed[i] || !is_movable(s, i) || !may_go(s, i)) continue;
-        if (earliest(s, i) > s->now || !extend(s, i)) continue;
+        if (earliest(s, i) > s->now || seconds_of(s, i) > most || !extend(s, i)) continue;
         place(s, i);
         s->fills[i] = true;
         return true;
@@ -303,28 +324,40 @@ static bool hoist(schedule *s) {
     return false;
 }
 
+/* Moves the kernel at that place of the order to the head; what is between begins so much earlier. */
+static void move_back(schedule *s, int at) {
+    const int i = s->order[at];
+    const double seconds = s->done[i] - s->begin[i];
+    for (int k = at + 1; k < s->n_order; k++) {
+        if (s->order[k] < 0) continue;
+        s->begin[s->order[k]] -= seconds;
+        s->done[s->order[k]] -= seconds;
+        s->early[s->order[k]] -= seconds;
+    }
+    s->order[at] = -1;
+    s->order[s->n_order++] = i;
+    s->fills[i] = true;
+    s->begin[i] = s->now - seconds;
+    s->done[i] = s->now;
+}
+
 /*
- * Moves a kernel that stands before the put awaited here; what is between begins so much earlier. False: there is none.
+ * Moves a kernel that stands before the put awaited here, unless the time that this saves would be spent in waiting for
+ * another stage between the two. False: there is none.
  */
 static bool sink(schedule *s) {
-    bool puts = false; /* behind it */
+    bool puts = false;       /* behind it */
+    double early = INFINITY; /* of all that other stages send behind it */
+    const double most = most_seconds(s);
     for (int at = s->n_order - 1, end = (int)ls_max(0, s->n_order - WINDOW); at >= end; at--) {
         const int i = s->order[at];
         if (i < 0) continue;
         puts |= instr_at(s, i)->kind == LS_INSTR_PUT;
+        early = fmin(early, s->early[i]);
         if (!puts || !is_movable(s, i) || s->needed[i] || s->fills[i]) continue;
         const double seconds = s->done[i] - s->begin[i];
-        if (seconds <= 0 || !extend(s, i)) continue;
-        for (int k = at + 1; k < s->n_order; k++) {
-            if (s->order[k] < 0) continue;
-            s->begin[s->order[k]] -= seconds;
-            s->done[s->order[k]] -= seconds;
-        }
-        s->order[at] = -1;
-        s->order[s->n_order++] = i;
-        s->fills[i] = true;
-        s->begin[i] = s->now - seconds;
-        s->done[i] = s->now;
+        if (seconds <= 0 || seconds > fmin(most, early) || !extend(s, i)) continue;
+        move_back(s, at);
         return true;
     }
     return false;
@@ -332,8 +365,9 @@ static bool sink(schedule *s) {
 
 static void run(schedule *s) {
     for (; s->head < s->n; s->head++) {
-        advance_chain(s);
         const ls_instr *instr = instr_at(s, s->head);
+        if (instr->timed) s->arrives[s->head] = s->now + fmax(0, instr->behind);
+        advance_chain(s);
         if (s->placed[s->head] || (is_data_wait(instr) && !s->in_chain[s->head])) continue;
         while (instr->queue == LS_COMPUTE && earliest(s, s->head) > s->now && (hoist(s) || sink(s))) advance_chain(s);
         if (s->placed[s->head]) continue;

@@ -21,29 +21,35 @@ ls_rates ls_plan_rates(const ls_image *image, const ls_host *host) {
     return rates;
 }
 
-/* The ranks that are costed. */
+/* The ranks that are costed, each for its class or for itself. */
 typedef struct costed {
     int n;
     int *rank;              /* [n] */
+    int *members;           /* [n]: as many ranks as it stands for */
     const ls_image **image; /* [n] */
     ls_images images;       /* owns them, one for each class */
     ls_arena *arena;
 } costed;
 
-/* Simulates the programs of all ranks. All ranks begin each program together. */
+/* Simulates the programs of all ranks, which begin each program together. */
 static ls_status simulate_all(const costed *all, const ls_rates *rates, ls_plan_candidate *c) {
-    double *idle = LS_NEW_ARRAY(all->arena, double, all->n);
-    ls_simulated_rank *times = LS_NEW_ARRAY(all->arena, ls_simulated_rank, all->n);
+    const ls_image *first = all->image[0];
+    const int P = ls_mesh_ranks(&first->mesh);
+    const ls_image **of_rank = LS_NEW_ARRAY(all->arena, const ls_image *, P);
+    double *idle = LS_NEW_ARRAY(all->arena, double, P);
+    ls_simulated_rank *times = LS_NEW_ARRAY(all->arena, ls_simulated_rank, P);
+    for (int r = 0; r < P; r++) of_rank[r] = ls_images_of(&all->images, r);
     c->simulated = true;
     c->seconds = 0;
-    for (int p = 0; p < all->image[0]->n_programs; p++) {
-        if (!all->image[0]->programs[p].timed) continue;
-        LS_TRY(ls_simulate(all->image, all->n, p, rates, NULL, times));
-        const double makespan = ls_simulated_seconds(times, all->n);
-        for (int i = 0; i < all->n; i++) idle[i] += times[i].waiting + (makespan - times[i].end);
-        c->seconds += makespan;
+    for (int p = 0; p < first->n_programs; p++) {
+        const int runs = first->programs[p].runs;
+        if (runs == 0) continue;
+        LS_TRY(ls_simulate(of_rank, P, p, rates, NULL, times));
+        const double makespan = ls_simulated_seconds(times, P);
+        for (int r = 0; r < P; r++) idle[r] += runs * (times[r].waiting + (makespan - times[r].end));
+        c->seconds += runs * makespan;
     }
-    for (int i = 0; i < all->n; i++) c->waiting = fmax(c->waiting, c->seconds > 0 ? idle[i] / c->seconds : 0);
+    for (int r = 0; r < P; r++) c->waiting = fmax(c->waiting, c->seconds > 0 ? idle[r] / c->seconds : 0);
     return ls_ok();
 }
 
@@ -66,42 +72,55 @@ static void add_bytes(const ls_image *image, int rank, const ls_program_cost *su
 static ls_status fill_in(const costed *all, const ls_host *host, bool together, ls_plan_candidate *c) {
     const ls_rates rates = ls_plan_rates(all->image[0], host);
     double flops_sum = 0, flops_most = 0;
+    int members = 0;
     for (int i = 0; i < all->n; i++) {
         ls_program_cost sum = {0};
         double seconds = 0;
         int64_t instrs = 0;
         for (int p = 0; p < all->image[i]->n_programs; p++) {
-            if (!all->image[i]->programs[p].timed) continue;
+            const int runs = all->image[i]->programs[p].runs;
+            if (runs == 0) continue;
             instrs += all->image[i]->programs[p].n_instrs;
             const ls_program_cost cost = ls_program_measure(all->image[i], p);
-            sum.flops += cost.flops;
-            sum.bytes_sent += cost.bytes_sent;
-            sum.bytes_read += cost.bytes_read;
-            seconds += ls_simulate_alone(all->image[i], p, &rates);
+            sum.flops += runs * cost.flops;
+            sum.bytes_sent += runs * cost.bytes_sent;
+            sum.bytes_read += runs * cost.bytes_read;
+            seconds += runs * ls_simulate_alone(all->image[i], p, &rates);
         }
         add_bytes(all->image[i], all->rank[i], &sum, c);
-        flops_sum += sum.flops;
+        members += all->members[i];
+        flops_sum += all->members[i] * sum.flops;
         flops_most = fmax(flops_most, sum.flops);
         c->seconds = fmax(c->seconds, seconds);
-        c->instrs = ls_max(c->instrs, instrs * ls_mesh_ranks(&all->image[i]->mesh));
+        c->instrs = ls_max(c->instrs, instrs * all->images.classes.n);
     }
-    c->imbalance = flops_sum > 0 ? fmax(0, flops_most * all->n / flops_sum - 1) : 0; /* below 0 only by rounding */
+    c->imbalance = flops_sum > 0 ? fmax(0, flops_most * members / flops_sum - 1) : 0; /* below 0 only by rounding */
     return together ? simulate_all(all, &rates, c) : ls_ok();
+}
+
+/* The first rank of each class, which stands for all; or a few ranks, of which each stands for itself. */
+static void choose_ranks(costed *all, bool every) {
+    const ls_classes *classes = &all->images.classes;
+    const int P = ls_mesh_ranks(&classes->mesh), sample[] = {0, P / 2, P - 1};
+    all->n = every ? classes->n : (int)LS_COUNT(sample);
+    all->image = LS_NEW_ARRAY(all->arena, const ls_image *, all->n);
+    all->rank = LS_NEW_ARRAY(all->arena, int, all->n);
+    all->members = LS_NEW_ARRAY(all->arena, int, all->n);
+    for (int i = 0; i < all->n; i++) {
+        LS_ASSERT(every || i < (int)LS_COUNT(sample));
+        all->rank[i] = every ? ls_class_first(classes, i) : sample[i];
+        all->members[i] = every ? 0 : 1;
+    }
+    for (int r = 0; r < P && every; r++) all->members[ls_class_of(classes, r)]++;
 }
 
 static ls_status cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
                       ls_plan_candidate *c) {
-    const int P = ls_mesh_ranks(&target->mesh);
-    const int sample[] = {0, P / 2, P - 1};
-    const bool every = together || P <= (int)LS_COUNT(sample);
-    const int n = every ? P : (int)LS_COUNT(sample);
-    costed all = {.n = n, .arena = ls_arena_create()};
-    all.image = LS_NEW_ARRAY(all.arena, const ls_image *, n);
-    all.rank = LS_NEW_ARRAY(all.arena, int, n);
-    ls_status status = ls_ok();
-    for (int i = 0; i < n && status.code == LS_OK; i++) {
-        LS_ASSERT(every || i < (int)LS_COUNT(sample));
-        all.rank[i] = every ? i : sample[i];
+    enum { FEW = 3 };
+    costed all = {.arena = ls_arena_create()};
+    ls_status status = ls_compile_class_of(job, target, 0, &all.images);
+    if (status.code == LS_OK) choose_ranks(&all, together || all.images.classes.n <= FEW);
+    for (int i = 0; i < all.n && status.code == LS_OK; i++) {
         status = ls_compile_class_of(job, target, all.rank[i], &all.images);
         if (status.code == LS_OK) all.image[i] = ls_images_of(&all.images, all.rank[i]);
     }

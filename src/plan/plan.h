@@ -55,7 +55,7 @@ typedef struct ls_plan_candidate {
     ls_saving saving;
     int listed;      /* position in the order in which candidates are made: the simplest first */
     bool fits;       /* into the memory of the request */
-    double seconds;  /* predicted for one micro-batch and update */
+    double seconds;  /* predicted for a step */
     bool simulated;  /* with all ranks; otherwise `seconds` is a lower bound */
     double measured; /* seconds of the same in a trial (ls_plan_try); 0: it was not run */
     /* share of `seconds` that the rank which waits most waits for others; 0 unless simulated */
@@ -69,14 +69,14 @@ typedef struct ls_plan_candidate {
     size_t bytes[LS_SPACES]; /* of the rank that maps most, */
     size_t mapped;           /* and how many of them where the device computes (ls_image_mapped) */
     int most_rank;           /* the rank that maps most */
-    int64_t instrs;          /* in a step's programs on all ranks together, about */
+    int64_t instrs;          /* in a step's programs of all classes of ranks together, about */
     char refused[256];       /* why the candidate does not apply; empty when it does */
 } ls_plan_candidate;
 
 /*
- * Simulating a candidate compiles the programs of all ranks, and takes time and memory by their instructions: about two
- * seconds and 400 MiB for this many. When a candidate has more, none is simulated, so that all are compared by the same
- * kind of time.
+ * Simulating a candidate compiles the programs of all classes of ranks, and takes time and memory by their
+ * instructions: about two seconds and 400 MiB for this many. When a candidate has more, none is simulated, so that all
+ * are compared by the same kind of time.
  */
 enum { LS_PLAN_SIMULATED_INSTRS = 1 << 19 };
 

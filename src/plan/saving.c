@@ -100,7 +100,7 @@ static double seconds_of(search *s) {
     if (s->status.code != LS_OK) return INFINITY;
     const ls_rates rates = ls_plan_rates(image, &s->request->host);
     for (int p = 0; p < image->n_programs; p++)
-        if (image->programs[p].timed) seconds += ls_simulate_alone(image, p, &rates);
+        if (image->programs[p].runs > 0) seconds += image->programs[p].runs * ls_simulate_alone(image, p, &rates);
     ls_image_destroy(image);
     return seconds;
 }

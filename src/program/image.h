@@ -170,6 +170,12 @@ typedef struct ls_instr {
     ls_after *after;   /* n_after of them in the image's arena, at most one of each sort for each queue */
     int number;        /* in emission order; kept when instructions are moved */
     uint64_t transfer; /* of what says "data is there" and the wait for it: name of the payload (name.h); else 0 */
+    /*
+     * Of a receive from another stage of a pipeline, whose timetable says when it comes: in nominal seconds, so long
+     * after this rank has nothing else to do; less than 0: before.
+     */
+    bool timed;
+    double behind;
 } ls_instr;
 
 /*
@@ -231,8 +237,8 @@ typedef struct ls_program {
     int n_passes;
     int queues;
     int n_nodes;   /* of the graph that it runs */
-    bool timed;    /* it is part of the work by which plans are costed and timed; the image's timed programs follow one
-                      another */
+    int runs;      /* so often a step runs it, by which plans are costed and timed, or other work of which the job says
+                      so; 0: it is no part of that. The image's programs of a step follow one another */
     ls_kept *kept; /* by buffer; of those that persist */
     ls_instr *instrs;
     int n_instrs;

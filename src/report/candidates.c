@@ -75,7 +75,7 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
     if (n[true] > MOST_REFUSED) fprintf(out, "%d more are refused\n", n[true] - MOST_REFUSED);
     if (!ls_plan_is_simulated(plan))
         fprintf(out,
-                "\ntimes are lower bounds, without waiting: all ranks together have up to %lld instructions, "
+                "\ntimes are lower bounds, without waiting: all classes of ranks have up to %lld instructions, "
                 "and at most %d are simulated\n",
                 (long long)plan->instrs, LS_PLAN_SIMULATED_INSTRS);
     fprintf(out, "\nrates: %s\n",

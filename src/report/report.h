@@ -19,12 +19,11 @@ void ls_candidates_put(const ls_plan *plan, ls_json_writer *writer);
 
 /*
  * A row for each choice of the target (mesh, recompute, tiles, transfers), added to those of the rows above: what a
- * step computes, moves, sends and maps; micro_batches: of the step. Prints a table; writes the array "stages" into the
+ * step computes, moves, sends and maps. Prints a table; writes the array "stages" into the
  * open object. Compiles the job once per row; errors are the compiler's.
  */
-LS_MUST_USE ls_status ls_stages_print(const ls_job *job, const ls_target *chosen, int64_t micro_batches, FILE *out);
-LS_MUST_USE ls_status ls_stages_put(const ls_job *job, const ls_target *chosen, int64_t micro_batches,
-                                    ls_json_writer *writer);
+LS_MUST_USE ls_status ls_stages_print(const ls_job *job, const ls_target *chosen, FILE *out);
+LS_MUST_USE ls_status ls_stages_put(const ls_job *job, const ls_target *chosen, ls_json_writer *writer);
 
 /* --- passes (passes.c) -------------------------------------------------------------------------------------------- */
 

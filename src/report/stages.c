@@ -60,16 +60,10 @@ typedef struct figures {
     size_t mapped;
 } figures;
 
-/* How often a program runs in a step of so many micro-batches. */
-static int64_t runs_of(const ls_image *image, int program, int64_t micro_batches) {
-    if (program == ls_program_find(image, LS_PROGRAM_MICRO)) return micro_batches - 1;
-    return program == ls_program_find(image, LS_PROGRAM_STEP);
-}
-
-static figures measure(const ls_image *image, int64_t micro_batches) {
+static figures measure(const ls_image *image) {
     figures f = {.mapped = ls_image_mapped(image)};
     for (int p = 0; p < image->n_programs; p++) {
-        const int64_t runs = runs_of(image, p, micro_batches);
+        const int64_t runs = image->programs[p].runs;
         const ls_program_cost cost = ls_program_measure(image, p);
         ls_op_account ops[LS_OP_ACCOUNTS];
         const int n = ls_program_ops(image, p, ops);
@@ -82,10 +76,10 @@ static figures measure(const ls_image *image, int64_t micro_batches) {
     return f;
 }
 
-static ls_status figures_at(const ls_job *job, const ls_target *target, int64_t micro_batches, figures *out) {
+static ls_status figures_at(const ls_job *job, const ls_target *target, figures *out) {
     ls_image *image;
     LS_TRY(ls_compile(job, target, &image));
-    *out = measure(image, micro_batches);
+    *out = measure(image);
     ls_image_destroy(image);
     return ls_ok();
 }
@@ -97,26 +91,26 @@ static void print(const stage *s, const figures *f, FILE *out) {
                 ls_bytes_text(f->read, read), ls_bytes_text((double)f->mapped, mapped), s->about);
 }
 
-ls_status ls_stages_print(const ls_job *job, const ls_target *chosen, int64_t micro_batches, FILE *out) {
+ls_status ls_stages_print(const ls_job *job, const ls_target *chosen, FILE *out) {
     ls_target target = *chosen;
     fprintf(out, "%-11s %13s %12s %12s %12s %12s %12s\n", "added", "instructions", "GFLOP", "moved", "sent", "in place",
             "mapped");
     for (size_t i = 0; i < LS_COUNT(stages); i++) {
         figures f;
         stages[i].add(&target, chosen);
-        LS_TRY(figures_at(job, &target, micro_batches, &f));
+        LS_TRY(figures_at(job, &target, &f));
         print(&stages[i], &f, out);
     }
     return ls_ok();
 }
 
-ls_status ls_stages_put(const ls_job *job, const ls_target *chosen, int64_t micro_batches, ls_json_writer *w) {
+ls_status ls_stages_put(const ls_job *job, const ls_target *chosen, ls_json_writer *w) {
     ls_target target = *chosen;
     ls_json_open_array(w, "stages");
     for (size_t i = 0; i < LS_COUNT(stages); i++) {
         figures f;
         stages[i].add(&target, chosen);
-        LS_TRY(figures_at(job, &target, micro_batches, &f));
+        LS_TRY(figures_at(job, &target, &f));
         ls_json_open_object(w, NULL);
         ls_json_put_text(w, "with", stages[i].name);
         ls_json_put_int(w, "instructions", f.instructions);

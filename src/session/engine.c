@@ -165,9 +165,10 @@ static ls_status open_all(ls_engine *e, ls_tensor loss) {
     LS_TRY(choose_optimizer(o, &e->job));
     LS_TRY(complete(e, loss));
     e->job.graph = e->graph;
-    e->job.programs = o->purpose == LS_TO_EVALUATE ? ls_forward_programs(e->graph)
-                                                   : ls_training_programs(e->graph, e->forward_nodes,
-                                                                          update_for[o->purpose], o->micro_batches > 1);
+    e->job.programs =
+        o->purpose == LS_TO_EVALUATE
+            ? ls_forward_programs(e->graph)
+            : ls_training_programs(e->graph, e->forward_nodes, update_for[o->purpose], (int)o->micro_batches - 1);
     e->job.fetch = o->read;
     e->job.n_fetch = o->n_read;
     LS_TRY(compare_processes(o));

@@ -54,11 +54,12 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     for (int i = -1; i < RUNS; i++) { /* run -1 is not measured: it touches fresh pages and loads code */
         LS_TRY(set_documents(job, rank, i));
         LS_TRY(ls_comm_barrier(rank->comm));
-        const double before = ls_executor_times(rank->executor).total;
         for (int p = 0; p < rank->image->n_programs; p++) {
-            if (rank->image->programs[p].timed) LS_TRY(ls_executor_run(rank->executor, p));
+            const int runs = rank->image->programs[p].runs;
+            const double before = ls_executor_times(rank->executor).total;
+            if (runs > 0) LS_TRY(ls_executor_run(rank->executor, p));
+            if (i >= 0) t->seconds[i] += runs * (ls_executor_times(rank->executor).total - before);
         }
-        if (i >= 0) t->seconds[i] = ls_executor_times(rank->executor).total - before;
     }
     return ls_comm_max_f64(rank->comm, t->seconds, RUNS);
 }

@@ -17,7 +17,8 @@ LS_MUST_USE ls_status ls_plan_decide(const ls_job *job, const ls_plan_request *r
 
 /*
  * Runs one candidate of a plan on all its ranks, on inputs of zeros: once to warm up, then a few measured times.
- * *seconds: the median over the measured runs of the slowest rank's time for the timed programs of the image.
+ * *seconds: the median over the measured runs of the slowest rank's time for a step: that of each program, as often as
+ * a step runs it.
  */
 LS_MUST_USE ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const ls_spread *spread,
                                   const ls_plan *plan, int candidate, double *seconds);

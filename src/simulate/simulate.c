@@ -1,39 +1,65 @@
-/* A discrete simulation of all ranks: in each round the rank with the earliest next event advances by one event. */
+/*
+ * A discrete simulation of all ranks: in each round the class of ranks with the earliest next event advances by one
+ * event. The first rank of a class is played for all of them: what it awaits, the class of the rank that says it says.
+ */
 #include "simulate/simulate.h"
 
 #include "program/program.h"
 
 #include <math.h>
 
+typedef struct simulated simulated;
+typedef struct waiter waiter;
+
+/* What a class says at one end of a channel, in one of its uses. */
+typedef struct said {
+    double at; /* when it arrives; INFINITY: not said yet */
+    int instr; /* that says it */
+    waiter *first;
+} said;
+
+/* A queue whose head awaits something. */
+struct waiter {
+    simulated *who;
+    int head;     /* the instruction of which the rest holds; -1: none */
+    int peer;     /* the rank that says it */
+    said *on;     /* NULL: nobody does */
+    waiter *next; /* of those that wait for the same */
+    bool listed;  /* among them */
+};
+
 /*
- * The state of one rank. Where its queues run concurrently each has a clock, else all share the first: that of
- * the thread that executes them in turn.
+ * The state of a class. Where its queues run concurrently each has a clock, else all share the first: that of the
+ * thread that executes them in turn.
  */
-typedef struct simulated {
+struct simulated {
+    const ls_image *image;
     const ls_program *program;
+    int rank; /* the first */
     ls_cursor cursor;
-    double *clock;  /* by queue: when the last instruction that it began ends */
-    double *end;    /* by instruction that has been begun */
-    double *held;   /* by queue: since when the wait at the head blocks it; -1: it does not */
-    double *posted; /* [word][generation] of its own words: when it is set; INFINITY: not yet known */
-    size_t *first;  /* [word]: index of its first entry in `posted` */
-    double *far;    /* [instruction]: bytes that come from memory, not from a cache */
-    double now;     /* the latest of the clocks */
-    double wake;    /* time of its next event; INFINITY: unknown until another rank posts */
-    int place;      /* in the agenda; -1: it is not there */
-    ls_simulated_rank *times;
-} simulated;
+    double *clock;   /* by queue: when the last instruction that it began ends */
+    double *end;     /* by instruction that has been begun */
+    double *held;    /* by queue: since when the wait at the head blocks it; -1: it does not */
+    waiter *waiting; /* by queue */
+    said *said;      /* [end of a channel][use] */
+    size_t *first;   /* [end of a channel]: index of its first entry in `said` */
+    double *far;     /* [instruction]: bytes that come from memory, not from a cache */
+    double now;      /* the latest of the clocks */
+    double wake;     /* time of its next event; INFINITY: unknown until another class says something */
+    int place;       /* in the agenda; -1: it is not there */
+    ls_simulated_rank times;
+};
 
 typedef struct simulation {
     ls_arena *arena;
-    const ls_image *const *images;
     const ls_rates *rates;
     const ls_simulation_watch *watch;
-    int ranks, program;
-    simulated *rank;
+    int ranks, classes;
+    int *class_of; /* by rank */
+    simulated *class;
     /*
-     * The ranks that have not ended, as a binary heap by their next events: entry i comes before entries 2i + 1 and 2i
-     * + 2.
+     * The classes that have not ended, as a binary heap by their next events: entry i comes before entries 2i + 1 and
+     * 2i + 2.
      */
     simulated **agenda;
     int n_agenda;
@@ -41,7 +67,7 @@ typedef struct simulation {
 
 /* --- the agenda --------------------------------------------------------------------------------------------------- */
 
-/* Of two with the same time, the lower rank's event comes first. */
+/* Of two with the same time, the event of the lower ranks comes first. */
 static bool comes_before(const simulated *a, const simulated *b) {
     return a->wake != b->wake ? a->wake < b->wake : a < b;
 }
@@ -51,7 +77,7 @@ static void put_at(simulation *p, int place, simulated *w) {
     w->place = place;
 }
 
-/* Moves a rank of the agenda to its place after its next event has changed. */
+/* Moves a class of the agenda to its place after its next event has changed. */
 static void settle(simulation *p, simulated *w) {
     int at = w->place;
     for (; at > 0 && comes_before(w, p->agenda[(at - 1) / 2]); at = (at - 1) / 2)
@@ -79,10 +105,10 @@ static void remove_first(simulation *p) {
     settle(p, last);
 }
 
-/* --- one rank ----------------------------------------------------------------------------------------------------- */
+/* --- what classes say --------------------------------------------------------------------------------------------- */
 
-/* The word that a rank awaits at an end of a channel has a generation for each use of that end. */
-static void make_words(simulation *p, simulated *w) {
+/* Each end of a channel says one thing in each of its uses, to the other end. */
+static void make_said(simulation *p, simulated *w) {
     const int ends = LS_SIDES * w->program->n_channels;
     size_t entries = 0;
     w->first = LS_NEW_ARRAY(p->arena, size_t, ends + 1);
@@ -90,16 +116,60 @@ static void make_words(simulation *p, simulated *w) {
         w->first[e] = entries;
         entries += w->program->channels[e / LS_SIDES].uses[e % LS_SIDES];
     }
-    w->posted = LS_NEW_ARRAY(p->arena, double, entries + 1);
-    for (size_t i = 0; i < entries; i++) w->posted[i] = INFINITY;
+    w->said = LS_NEW_ARRAY(p->arena, said, entries + 1);
+    for (size_t i = 0; i < entries; i++) w->said[i].at = INFINITY;
 }
 
-/* The entry of the owner's `posted` for the instruction's word and generation. */
-static double *post_time(const simulated *owner, const ls_instr *instr) {
-    const ls_channel_side side = ls_traits(instr)->free ? LS_SIDE_SENDS : LS_SIDE_RECEIVES; /* which awaits the word */
-    LS_ASSERT(instr->generation >= 1 && instr->generation <= owner->program->channels[instr->channel].uses[side]);
-    return &owner->posted[owner->first[LS_SIDES * instr->channel + (int)side] + instr->generation - 1];
+/* What is said at that end of the channel in that use; NULL: the class says nothing then. */
+static said *find_said(const simulated *w, int channel, int side, uint64_t generation) {
+    if (channel >= w->program->n_channels || generation > w->program->channels[channel].uses[side]) return NULL;
+    return &w->said[w->first[LS_SIDES * channel + side] + generation - 1];
 }
+
+/* What the head of a queue awaits. */
+static waiter *find_awaited(const simulation *p, simulated *w, int q, int head) {
+    waiter *waiting = &w->waiting[q];
+    const ls_instr *instr = &w->program->instrs[head];
+    if (waiting->head == head) return waiting;
+    const int peer = ls_peer_rank(w->image, instr->peer, w->rank);
+    const simulated *from = &p->class[p->class_of[peer]];
+    const int other = LS_SIDES - 1 - (int)ls_instr_side(instr);
+    *waiting =
+        (waiter){.who = w, .head = head, .peer = peer, .on = find_said(from, instr->channel, other, instr->generation)};
+    return waiting;
+}
+
+/* When what is awaited arrives; INFINITY if that is not known yet, or what is said there is said to another rank. */
+static double arrival(const simulation *p, waiter *waiting) {
+    said *on = waiting->on;
+    if (on == NULL) return INFINITY;
+    if (isinf(on->at)) {
+        if (!waiting->listed) waiting->next = on->first;
+        if (!waiting->listed) on->first = waiting;
+        waiting->listed = true;
+        return INFINITY;
+    }
+    const simulated *from = &p->class[p->class_of[waiting->peer]];
+    const ls_peer to = from->program->instrs[on->instr].peer;
+    return ls_peer_rank(from->image, to, waiting->peer) == waiting->who->rank ? on->at : INFINITY;
+}
+
+/* Says what instruction i says, and wakes who waits for it. */
+static void say(simulation *p, simulated *w, int i, double at) {
+    const ls_instr *instr = &w->program->instrs[i];
+    said *it = find_said(w, instr->channel, (int)ls_instr_side(instr), instr->generation);
+    LS_ASSERT(instr->generation >= 1 && it != NULL);
+    it->at = at;
+    it->instr = i;
+    for (const waiter *next = it->first; next != NULL; next = next->next) {
+        simulated *who = next->who;
+        if (at >= who->wake) continue;
+        who->wake = p->rates->overlap ? at : fmax(at, who->now);
+        if (who->place >= 0) settle(p, who);
+    }
+}
+
+/* --- one class ---------------------------------------------------------------------------------------------------- */
 
 static double *clock_of(const simulation *p, const simulated *w, int q) {
     return &w->clock[p->rates->overlap ? q : LS_COMPUTE];
@@ -112,14 +182,8 @@ static void execute(simulation *p, simulated *w, int q, int i, double begin) {
     LS_ASSERT(seconds >= 0); /* false for NaN */
     const double end = w->end[i] = *clock_of(p, w, q) = begin + seconds;
     w->now = fmax(w->now, end);
-    *(instr->kind == LS_INSTR_KERNEL ? &w->times->computing : &w->times->sending) += seconds;
-    if (!ls_traits(instr)->sets) return;
-    simulated *peer = &p->rank[ls_peer_rank(p->images[w - p->rank], instr->peer, (int)(w - p->rank))];
-    double *time = post_time(peer, instr);
-    *time = end + p->rates->latency;
-    if (*time >= peer->wake) return;
-    peer->wake = p->rates->overlap ? *time : fmax(*time, peer->now);
-    if (peer->place >= 0) settle(p, peer);
+    *(instr->kind == LS_INSTR_KERNEL ? &w->times.computing : &w->times.sending) += seconds;
+    if (ls_traits(instr)->sets) say(p, w, i, end + p->rates->latency);
 }
 
 /* When the head of a queue may begin; INFINITY if that is not known yet. */
@@ -130,16 +194,17 @@ static double earliest_begin(const simulation *p, simulated *w, int q) {
     double ready = *clock_of(p, w, q);
     for (int k = 0; k < instr->n_after; k++) ready = fmax(ready, w->end[instr->after[k].instr]);
     if (!ls_traits(instr)->awaits) return ready;
-    const double begin = fmax(ready, *post_time(w, instr));
+    const double begin = fmax(ready, arrival(p, find_awaited(p, w, q, head)));
     if (begin > ready && w->held[q] < 0) w->held[q] = ready;
     return begin;
 }
 
 static void report_span(const simulation *p, const simulated *w, int instr, double begin, double end) {
-    if (p->watch != NULL) p->watch->on_span(p->watch->context, (int)(w - p->rank), instr, begin, end);
+    for (int r = 0; r < p->ranks && p->watch != NULL; r++)
+        if (p->class_of[r] == (int)(w - p->class)) p->watch->on_span(p->watch->context, r, instr, begin, end);
 }
 
-/* Whether and when the rank's next event is; of several at one time that of compute goes last, as in the executor. */
+/* Whether and when the next event is; of several at one time that of compute goes last, as in the executor. */
 static double find_next(const simulation *p, simulated *w, int *queue) {
     double soonest = INFINITY;
     *queue = -1;
@@ -152,7 +217,7 @@ static double find_next(const simulation *p, simulated *w, int *queue) {
     return soonest;
 }
 
-/* Advances the rank by its next instruction, unless that turns out to begin later: what came was for another one. */
+/* Advances the class by its next instruction, unless that turns out to begin later: what came was for another one. */
 static void step(simulation *p, simulated *w) {
     int q, unused;
     const double begin = find_next(p, w, &q);
@@ -160,10 +225,11 @@ static void step(simulation *p, simulated *w) {
         w->wake = begin;
         return;
     }
+    LS_ASSERT(q >= 0); /* or the time of its next event would not be known */
     const double *clock = clock_of(p, w, q);
     const int i = ls_cursor_head(&w->cursor, q);
     if (clock == &w->clock[LS_COMPUTE] && begin > *clock) {
-        w->times->waiting += begin - *clock;
+        w->times.waiting += begin - *clock;
         report_span(p, w, -1, *clock, begin);
     }
     const double from = w->held[q] >= 0 ? w->held[q] : begin;
@@ -172,21 +238,21 @@ static void step(simulation *p, simulated *w) {
     w->held[q] = -1;
     ls_cursor_advance(&w->cursor, q);
     ls_cursor_complete(&w->cursor, q, i); /* what was put has been copied */
-    w->times->end = w->now;
+    w->times.end = w->now;
     w->wake = find_next(p, w, &unused);
-    if (ls_cursor_has_ended(&w->cursor)) w->times->waiting += w->now - w->clock[LS_COMPUTE];
+    if (ls_cursor_has_ended(&w->cursor)) w->times.waiting += w->now - w->clock[LS_COMPUTE];
 }
 
-/* Steps the first rank of the agenda until all have ended. */
+/* Steps the first class of the agenda until all have ended. */
 static ls_status run(simulation *p) {
-    for (int r = 0; r < p->ranks; r++) {
-        if (!ls_cursor_has_ended(&p->rank[r].cursor)) add_to_agenda(p, &p->rank[r]);
+    for (int c = 0; c < p->classes; c++) {
+        if (!ls_cursor_has_ended(&p->class[c].cursor)) add_to_agenda(p, &p->class[c]);
     }
     while (p->n_agenda > 0) {
         simulated *w = p->agenda[0];
         if (isinf(w->wake))
             return ls_error(LS_INVALID, "program %s: rank %d waits for ever (and maybe others)", w->program->name,
-                            (int)(w - p->rank));
+                            w->rank);
         step(p, w);
         if (ls_cursor_has_ended(&w->cursor))
             remove_first(p);
@@ -196,31 +262,45 @@ static ls_status run(simulation *p) {
     return ls_ok();
 }
 
+/* --- all of them -------------------------------------------------------------------------------------------------- */
+
+static simulated begin_class(simulation *p, const ls_image *image, int rank, int program) {
+    const ls_program *it = &image->programs[program];
+    simulated w = {.image = image,
+                   .program = it,
+                   .rank = rank,
+                   .cursor = ls_cursor_make(it, p->arena),
+                   .clock = LS_NEW_ARRAY(p->arena, double, it->queues + 1),
+                   .end = LS_NEW_ARRAY(p->arena, double, it->n_instrs + 1),
+                   .held = LS_NEW_ARRAY(p->arena, double, it->queues + 1),
+                   .waiting = LS_NEW_ARRAY(p->arena, waiter, it->queues + 1),
+                   .far = ls_program_far(image, program, p->rates->cache, p->arena),
+                   .place = -1};
+    for (int q = 0; q < it->queues; q++) w.held[q] = -1;
+    for (int q = 0; q < it->queues; q++) w.waiting[q].head = -1;
+    make_said(p, &w);
+    return w;
+}
+
+/* The classes, in the order of their first ranks: ranks with the same image are one. */
+static void begin_classes(simulation *p, const ls_image *const *images, int program) {
+    p->class = LS_NEW_ARRAY(p->arena, simulated, p->ranks);
+    p->class_of = LS_NEW_ARRAY(p->arena, int, p->ranks);
+    for (int r = 0; r < p->ranks; r++) {
+        int c = r > 0 && images[r] == images[r - 1] ? p->class_of[r - 1] : 0;
+        while (c < p->classes && p->class[c].image != images[r]) c++;
+        if (c == p->classes) p->class[p->classes++] = begin_class(p, images[r], r, program);
+        p->class_of[r] = c;
+    }
+}
+
 ls_status ls_simulate(const ls_image *const *images, int ranks, int program, const ls_rates *rates,
                       const ls_simulation_watch *watch, ls_simulated_rank *out) {
-    simulation p = {.arena = ls_arena_create(),
-                    .images = images,
-                    .rates = rates,
-                    .watch = watch,
-                    .ranks = ranks,
-                    .program = program};
-    p.rank = LS_NEW_ARRAY(p.arena, simulated, ranks);
-    p.agenda = LS_NEW_ARRAY(p.arena, simulated *, ranks);
-    for (int r = 0; r < ranks; r++) {
-        simulated *w = &p.rank[r];
-        out[r] = (ls_simulated_rank){0};
-        w->program = &images[r]->programs[program];
-        w->times = &out[r];
-        w->place = -1;
-        w->cursor = ls_cursor_make(w->program, p.arena);
-        w->clock = LS_NEW_ARRAY(p.arena, double, w->program->queues + 1);
-        w->end = LS_NEW_ARRAY(p.arena, double, w->program->n_instrs + 1);
-        w->held = LS_NEW_ARRAY(p.arena, double, w->program->queues + 1);
-        for (int q = 0; q < w->program->queues; q++) w->held[q] = -1;
-        make_words(&p, w);
-        w->far = ls_program_far(images[r], program, rates->cache, p.arena);
-    }
+    simulation p = {.arena = ls_arena_create(), .rates = rates, .watch = watch, .ranks = ranks};
+    begin_classes(&p, images, program);
+    p.agenda = LS_NEW_ARRAY(p.arena, simulated *, p.classes);
     const ls_status status = run(&p);
+    for (int r = 0; r < ranks; r++) out[r] = p.class[p.class_of[r]].times;
     ls_arena_destroy(p.arena);
     return status;
 }

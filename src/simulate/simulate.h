@@ -26,7 +26,9 @@ typedef struct ls_simulation_watch {
 } ls_simulation_watch;
 
 /*
- * Simulates one run of a program on all ranks. As in the executor, one thread of a rank executes the heads of its
+ * Simulates one run of a program on all ranks. Ranks that have the same image are a class, of which one rank is played
+ * for all: so time grows with the classes. Peers of a class that lie in several classes are taken to do what those of
+ * its first rank do. As in the executor, one thread of a rank executes the heads of its
  * queues in turn, the compute queue's last; or, where the rates say that queues overlap, each queue has its own time. A
  * put or signal takes time of its sender and arrives after the rates' latency. A kernel that reads other ranks' memory
  * takes as long as a put of those bytes in addition. rates: those of every rank. out: [ranks]. watch may be NULL.

@@ -196,7 +196,7 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     const bool typical = seq == o->seq; /* t->typical is cut for the length of the options */
     *job = (ls_job){.graph = *graph,
                     .programs = ls_training_programs(*graph, t->eval_data != NULL ? lm.forward_nodes : 0,
-                                                     LS_UPDATE_APPLY, o->accumulate > 1),
+                                                     LS_UPDATE_APPLY, (int)o->accumulate - 1),
                     .documents = t->typical.terms,
                     .n_documents = typical ? t->typical.n : 0,
                     .optimizer = optimizer,

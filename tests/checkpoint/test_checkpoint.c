@@ -190,7 +190,7 @@ static ls_status make_image(const work *w, ls_model *model, ls_graph *g, int ran
     ls_machine_detect(&machine);
     LS_TRY(ls_model_build(model, g, 4, 11, true, &lm));
     const ls_job job = {.graph = g,
-                        .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_APPLY, false),
+                        .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_APPLY, 0),
                         .optimizer = w->optimizer};
     const ls_target target = {.mesh = mesh_with_tp(w->mesh.dp, w->mesh.ring, w->mesh.ulysses, w->mesh.tp),
                               .rank = rank,

@@ -133,7 +133,7 @@ static void test_many_ranks_are_proved(void **state) {
     ls_graph *g = ls_graph_create(LS_F32);
     ls_language_model lm;
     assert_int_equal(ls_model_build(model, g, ls_mesh_replicas(&target.mesh), 24, true, &lm).code, LS_OK);
-    const ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, true)};
+    const ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, 1)};
     check_proved(&job, &target, NULL);
     ls_target refused = target;
     refused.strategy = "local";

@@ -52,7 +52,7 @@ static void solve(ls_mesh mesh, answer *out) {
     double unit = 1;
     for (int i = 0; i < B * S; i++) tokens[i] = (i * 5 + i / 7) % V;
     const ls_target target = {.mesh = mesh, .strategy = "local", .threads = 1};
-    const ls_job reduces = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_REDUCE, false)};
+    const ls_job reduces = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_REDUCE, 0)};
     ls_image *image;
     const ls_status compiled = ls_compile(&reduces, &target, &image);
     if (compiled.code != LS_OK) fail_msg("%s", compiled.text);

@@ -50,7 +50,7 @@ static subject open_subject(void **state, int64_t S) {
     assert_int_equal(ls_model_open(scratch_text(state, "config.json", config), &s.model).code, LS_OK);
     assert_int_equal(ls_model_build(s.model, s.graph, 1, S, true, &lm).code, LS_OK);
     s.job = (ls_job){.graph = s.graph,
-                     .programs = ls_training_programs(s.graph, 0, LS_UPDATE_APPLY, false),
+                     .programs = ls_training_programs(s.graph, 0, LS_UPDATE_APPLY, 0),
                      .hyper = {0.9, 0.95, 1e-8, 0.1}};
     return s;
 }

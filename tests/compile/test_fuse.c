@@ -166,7 +166,7 @@ static void test_programs(void **unused) {
     const int forward = g->n_nodes;
     assert_int_equal(ls_graph_differentiate_loss(g, loss).code, LS_OK);
     ls_arena *arena = ls_arena_create();
-    ls_job job = {.graph = g, .programs = ls_training_programs(g, forward, LS_UPDATE_APPLY, false)};
+    ls_job job = {.graph = g, .programs = ls_training_programs(g, forward, LS_UPDATE_APPLY, 0)};
     const counted before = count(g);
     ls_fuse(&job, arena);
     const counted after = count(job.graph);

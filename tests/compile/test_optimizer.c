@@ -34,7 +34,7 @@ static ls_image *compile(const ls_optimizer *optimizer, ls_dtype dtype) {
     assert_int_equal(ls_model_open(LS_TEST_REFERENCE "/models/llama/config.json", &model).code, LS_OK);
     assert_int_equal(ls_model_build(model, g, 1, 24, true, &lm).code, LS_OK);
     const ls_job job = {.graph = g,
-                        .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_APPLY, true),
+                        .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_APPLY, 1),
                         .optimizer = optimizer,
                         .hyper = {0.9, 0.95, 1e-8, 0.1}};
     const ls_target target = {.mesh = mesh_of(1, 2, 1), .strategy = "ring", .isa = machine.isa, .threads = 1};

@@ -158,7 +158,7 @@ static void test_gradients_alone(void **state) {
             ls_language_model lm;
             ls_graph *g = ls_graph_create(LS_F64);
             assert_int_equal(ls_model_build(model, g, dp, 20, true, &lm).code, LS_OK);
-            const ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_REDUCE, true)};
+            const ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_REDUCE, 1)};
             const ls_target target = {
                 .mesh = mesh_with_tp(dp, 1, 1, 2), .strategy = "local", .threads = 1, .shard = &ls_shard_modes[mode]};
             ls_images images = {.of_class = NULL};
@@ -187,7 +187,7 @@ static ls_image *compile_model(const char *config, int64_t B, int64_t S, ls_dtyp
     ls_status status = ls_model_open_text("model", config, &model);
     if (status.code == LS_OK) status = ls_model_build(model, *g, B, S, true, &lm);
     ls_model_close(model);
-    const ls_job job = {.graph = *g, .programs = ls_training_programs(*g, lm.forward_nodes, LS_UPDATE_APPLY, false)};
+    const ls_job job = {.graph = *g, .programs = ls_training_programs(*g, lm.forward_nodes, LS_UPDATE_APPLY, 0)};
     if (status.code == LS_OK) status = ls_compile(&job, target, &image);
     if (status.code != LS_OK) fail_msg("%s", status.text);
     return image;
@@ -315,7 +315,7 @@ static void test_refused(void **state) {
     const ls_tensor sum = llama_loss(g);
     assert_int_equal(ls_graph_accumulate_loss(g, sum).code, LS_OK);
     assert_int_equal(ls_graph_differentiate_loss(g, sum).code, LS_OK);
-    ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, false)};
+    ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, 0)};
     ls_target target = {.mesh = mesh_with_tp(1, 1, 1, 2), .strategy = "local", .threads = 1, .canonical = true};
     refused(&job, &target, "--sums canonical: products over heads and features are added up over the ranks of tp=2");
     target.canonical = false;

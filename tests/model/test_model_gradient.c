@@ -40,7 +40,7 @@ typedef struct fixture {
 } fixture;
 
 static ls_job job_of(const fixture *f, ls_update update) {
-    return (ls_job){.graph = f->graph, .programs = ls_training_programs(f->graph, f->lm.forward_nodes, update, false)};
+    return (ls_job){.graph = f->graph, .programs = ls_training_programs(f->graph, f->lm.forward_nodes, update, 0)};
 }
 
 static ls_target target_of(int dp, int ring, int ulysses, const char *strategy, ls_layout_kind layout) {
@@ -216,7 +216,7 @@ static void test_training_compiles(void **state) {
         ls_graph *g = ls_graph_create(types[i % LS_COUNT(types)]);
         ls_language_model lm;
         assert_ok(ls_model_build(model, g, B, S, true, &lm));
-        const ls_job job = {.graph = g, .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_APPLY, false)};
+        const ls_job job = {.graph = g, .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_APPLY, 0)};
         ls_target target = target_of(c->dp, c->ring, c->ulysses, c->strategy, c->layout);
         target.isa = machine.isa; /* bf16 has no reference kernels */
         for (target.rank = 0; target.rank < ls_mesh_ranks(&target.mesh); target.rank++) {

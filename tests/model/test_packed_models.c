@@ -176,7 +176,7 @@ static int run_once(run *r, const ls_spread *spread, parameter out[MOST_PARAMETE
     const ls_job job = {.graph = graph,
                         .documents = &typical,
                         .n_documents = r->packs,
-                        .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_REDUCE, false),
+                        .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_REDUCE, 0),
                         .fetch = &lm.token_loss,
                         .n_fetch = 1};
     memset(r->gradients, 0, sizeof *r->gradients * (size_t)r->n);

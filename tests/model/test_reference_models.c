@@ -235,7 +235,7 @@ static void check(const folder *f, size_t mesh) {
     open_run(f, &r);
     const ls_spread spread = spread_of(mesh);
     const ls_job job = {.graph = r.graph,
-                        .programs = ls_training_programs(r.graph, r.lm.forward_nodes, LS_UPDATE_REDUCE, false),
+                        .programs = ls_training_programs(r.graph, r.lm.forward_nodes, LS_UPDATE_REDUCE, 0),
                         .fetch = &r.lm.logits,
                         .n_fetch = 1};
     assert_ok(ls_session_open(&job, &spread, &session));

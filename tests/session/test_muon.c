@@ -177,7 +177,7 @@ static void two_steps(void **state) {
 
 static ls_image *compile(const ls_parameter_settings *own, ls_graph *g, ls_mesh mesh, int rank) {
     const ls_job job = {.graph = g,
-                        .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, false),
+                        .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, 0),
                         .optimizer = &ls_optimizer_muon,
                         .hyper = ls_optimizer_defaults(&ls_optimizer_muon),
                         .own = own};

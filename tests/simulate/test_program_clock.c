@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "simulate/simulate.h"
+#include "support/classes.h"
 #include "support/images.h"
 #include "support/meshes.h"
 
@@ -168,6 +169,101 @@ static void queues_of_a_device_overlap(void **state) {
     }
 }
 
+/*
+ * Ranks that share an image are played once, and do what each does by itself: but for some latencies, since of those
+ * that exchange with each other one begins.
+ */
+static void plays_alike(const image_set *set) {
+    const double tolerance = 1e-3;
+    image_set shared = *set;
+    ls_simulated_rank alone[64], together[64];
+    const ls_image *const *images = (const ls_image *const *)set->image;
+    for (int r = 0; r < set->ranks; r++)
+        for (int first = r; first >= 0; first--)
+            if (images_equal(images[first], images[r])) shared.image[r] = set->image[first];
+    play(set, &even, alone);
+    play(&shared, &even, together);
+    assert_true(count_classes(images, set->ranks) < set->ranks);
+    for (int r = 0; r < set->ranks; r++) {
+        assert_true(fabs(together[r].end - alone[r].end) <= tolerance * alone[r].end);
+        assert_true(fabs(together[r].waiting - alone[r].waiting) <= tolerance * alone[r].end);
+    }
+}
+
+static void a_class_is_played_as_one(void **state) {
+    (void)state;
+    static const char *const stages[] = {"pp=2,dp=2", "pp=3,dp=2"};
+    static const int meshes[][3] = {{3, 1, 1}, {2, 3, 1}, {1, 1, 4}, {2, 1, 4}, {1, 2, 2}, {2, 2, 2}};
+    for (size_t i = 0; i < LS_COUNT(meshes); i++) {
+        const ls_mesh mesh = mesh_of(meshes[i][0], meshes[i][1], meshes[i][2]);
+        const bool alone = ls_mesh_sequence_ranks(&mesh) == 1;
+        image_set set = images_of_step(mesh, alone ? "local" : "usp", LS_LAYOUT_CONTIGUOUS, 48, 2);
+        plays_alike(&set);
+        free_images(&set);
+    }
+    for (size_t i = 0; i < LS_COUNT(stages); i++) {
+        image_set set = images_of_stages(stages[i], "local", NULL, NULL);
+        plays_alike(&set);
+        free_images(&set);
+    }
+}
+
+/* A chain of equal products on stages, with a step of so many micro-batches. */
+static image_set images_of_chain(int stages, int own, int micro, const char *pipeline) {
+    enum { V = 8, E = 256 };
+    image_set set = {.ranks = stages, .graph = ls_graph_create(LS_F32)};
+    ls_graph *g = set.graph;
+    ls_tensor x = ls_embedding(g, ls_tokens(g, "tokens", 1, E), ls_parameter(g, "table", 2, (int64_t[]){V, E}));
+    for (int i = 0; i < 2 * stages * own; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "w%d", i);
+        x = ls_linear(g, x, ls_parameter(g, name, 2, (int64_t[]){E, E}), LS_NO_TENSOR);
+        x = ls_mul(g, x, x); /* so that the backward pass needs the forward pass */
+    }
+    ls_job job = job_of_loss(g, ls_sum(g, x), micro > 1, NULL);
+    ls_target target = {.strategy = "local", .threads = 1};
+    char mesh[16];
+    job.micro_batches = micro;
+    snprintf(mesh, sizeof mesh, "pp=%d", stages);
+    assert_int_equal(ls_mesh_parse(mesh, &target.mesh).code, LS_OK);
+    assert_int_equal(ls_pipeline_parse(pipeline, &target.schedule, &target.stage_chunks).code, LS_OK);
+    for (target.rank = 0; target.rank < stages; target.rank++)
+        assert_int_equal(ls_compile(&job, &target, &set.image[target.rank]).code, LS_OK);
+    return set;
+}
+
+/* The share of the time that a stage is idle, of stages that take equally long and whose links take no time. */
+static double bubble(int stages, int own, int micro, const char *pipeline) {
+    static const ls_rates products = {.core = {.matmul = 1e9}};
+    image_set set = images_of_chain(stages, own, micro, pipeline);
+    ls_simulated_rank times[64];
+    play(&set, &products, times);
+    const double end = ls_simulated_seconds(times, stages);
+    for (int s = 1; s < stages; s++) assert_true(fabs(times[s].computing - times[0].computing) <= 1e-9 * end);
+    free_images(&set);
+    return 1 - times[0].computing / end;
+}
+
+/*
+ * Narayanan et al.: idle are (p - 1) / (m + p - 1) of the time, and with v chunks (p - 1) / (v m + p - 1). Where
+ * gradients of parameters wait, and all of them may, it is as if each micro-batch were three.
+ */
+static void idle_stages_follow_the_formulas(void **state) {
+    (void)state;
+    for (int p = 2; p <= 4; p++) {
+        for (int m = p; m <= 3 * p; m += p) {
+            assert_true(fabs(bubble(p, 1, m, "1f1b") - (p - 1.0) / (m + p - 1.0)) < 1e-9);
+            for (int own = 2; own <= 3; own++) {
+                char pipeline[24];
+                snprintf(pipeline, sizeof pipeline, "interleaved:%d", own);
+                assert_true(fabs(bubble(p, own, m, pipeline) - (p - 1.0) / (own * m + p - 1.0)) < 1e-9);
+            }
+            const double split = bubble(p, 1, m, "zero-bubble"), least = (p - 1.0) / (3 * m + p - 1.0);
+            assert_true(split > least - 1e-9 && (m > p || split < least + 1e-9) && split < 1.5 * least);
+        }
+    }
+}
+
 static void a_hang_is_refused(void **state) {
     (void)state;
     image_set set = images_of_step(mesh_of(1, 2, 1), "ring", LS_LAYOUT_ZIGZAG, 16, 1);
@@ -190,6 +286,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_time_is_accounted_for),    cmocka_unit_test(imbalance_is_waited_for),
         cmocka_unit_test(a_slow_network_is_waited_for), cmocka_unit_test(what_is_seen_adds_up),
-        cmocka_unit_test(queues_of_a_device_overlap),   cmocka_unit_test(a_hang_is_refused)};
+        cmocka_unit_test(queues_of_a_device_overlap),   cmocka_unit_test(a_hang_is_refused),
+        cmocka_unit_test(a_class_is_played_as_one),     cmocka_unit_test(idle_stages_follow_the_formulas)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

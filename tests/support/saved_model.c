@@ -27,7 +27,7 @@ static ls_status make_image(const saving *s, const ls_model *model, ls_graph *g,
     ls_machine machine;
     ls_machine_detect(&machine);
     LS_TRY(ls_model_build(model, g, 1, 8, true, &lm));
-    const ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, false)};
+    const ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, LS_UPDATE_APPLY, 0)};
     const ls_target target = {.mesh = mesh_of(1, s->ranks, 1),
                               .rank = rank,
                               .strategy = s->ranks == 1 ? "local" : "ring",

@@ -11,8 +11,8 @@
 
 #include "format/format.h"
 #include "scratch.h"
-#include "tensors.h"
 #include "support/worlds.h"
+#include "tensors.h"
 
 static const char small_config[] =
     "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 29, \"hidden_size\": 16, \"intermediate_size\": 24,"
@@ -48,7 +48,7 @@ void open_place(void **state, ls_dtype dtype, int ranks, int rank, place *p) {
     *p = (place){.graph = ls_graph_create(dtype)};
     assert_ok(ls_model_open(*state, &p->model));
     assert_ok(ls_model_build(p->model, p->graph, 1, 8, true, &lm));
-    const ls_job job = {.graph = p->graph, .programs = ls_training_programs(p->graph, 0, LS_UPDATE_APPLY, false)};
+    const ls_job job = {.graph = p->graph, .programs = ls_training_programs(p->graph, 0, LS_UPDATE_APPLY, 0)};
     ls_target target = {.mesh = mesh_of(1, ranks, 1),
                         .rank = rank,
                         .strategy = ranks == 1 ? "local" : "ring",

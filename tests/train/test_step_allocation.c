@@ -168,7 +168,7 @@ static void check(void **state, const example *e) {
     assert_ok(ls_model_open(tiny_model(state), &model));
     assert_ok(ls_model_build(model, graph, e->spread.mesh != NULL ? 3 : 1, S, true, &lm));
     const ls_job job = {.graph = graph,
-                        .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_APPLY, true),
+                        .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_APPLY, 1),
                         .hyper = {0.9, 0.95, 1e-8, 0.1}};
     ls_spread spread = e->spread;
     spread.as_threads = true; /* that all are counted */

@@ -243,7 +243,7 @@ static void who_cannot_read_says_so(void **state) {
         assert_ok(ls_model_open(tiny_model(state), &model));
         assert_ok(ls_model_build(model, graph, ROWS, S, true, &lm));
         const ls_job job = {.graph = graph,
-                            .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_APPLY, false),
+                            .programs = ls_training_programs(graph, lm.forward_nodes, LS_UPDATE_APPLY, 0),
                             .hyper = {0.9, 0.95, 1e-8, 0.1}};
         const ls_spread spread = {.ranks = 2, .threads = 1, .mesh = "dp=2", .as_threads = sanitized_by("thread")};
         ls_session *session;

@@ -87,7 +87,7 @@ static void run(void **state, ls_dtype dtype, int ranks, bool fails) {
     ls_graph *graph = ls_graph_create(dtype);
     assert_ok(ls_model_open(tiny_model(state), &model));
     assert_ok(ls_model_build(model, graph, 1, 32, true, &lm));
-    const ls_job job = {.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_APPLY, false)};
+    const ls_job job = {.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_APPLY, 0)};
     const ls_spread spread = {.ranks = ranks, .threads = 2, .as_threads = true};
     ls_session *session;
     w.model = model;

@@ -82,7 +82,7 @@ static ls_status find_products(const bench *b, setting *s) {
                               .threads = s->threads,
                               .saving = {.tile = LS_TILE_LOSS}};
     ls_status status = ls_model_build(b->model, graph, 1, b->options.seq, true, &lm);
-    const ls_job job = {.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_APPLY, false)};
+    const ls_job job = {.graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_APPLY, 0)};
     if (status.code == LS_OK) status = ls_compile(&job, &target, &s->image);
     ls_graph_destroy(graph);
     LS_TRY(status);

@@ -35,7 +35,7 @@ static void lower_expect(ls_builder *b, const ls_program_node *at) {
 static void lower_arrive(ls_builder *b, const ls_program_node *at) {
     const ls_crossing *c = crossing_of(b, at);
     const ls_operand slot = ls_lower_tensor(b, ls_graph_node(b, at)->in[0]);
-    ls_build_receive_at(b, ls_build_channel(b, "%s", c->name), peer_of(b, c->to, c->from), slot, c->sent);
+    ls_build_receive_at(b, ls_build_channel(b, "%s", c->name), peer_of(b, c->to, c->from), slot, c->sent, c->behind);
 }
 
 const ls_lowering ls_lowering_stage_send = {.lower = lower_send, .ordered = true};

@@ -75,8 +75,8 @@ double ls_node_seconds(const ls_graph *g, const ls_node *node, const ls_rates *r
     return call.instr.flops * more * share_of(g, of) * rates->core.attention[direction].flop;
 }
 
-const int *ls_turns_take(const ls_pipelining *of, const ls_graph *g, const ls_graph_chunks *chunks,
-                         const ls_job_program *row, const ls_rates *rates, ls_arena *arena) {
+void ls_turns_take(ls_pipelining *of, const ls_graph *g, const ls_graph_chunks *chunks, const ls_job_program *row,
+                   const ls_rates *rates, int ranks, ls_arena *arena) {
     enum { LONGEST = 1000 }; /* units of the longest turn */
     const int n = of->chunks * LS_TURN_KINDS;
     double *seconds = LS_NEW_ARRAY(arena, double, n), most = 0;
@@ -93,5 +93,6 @@ const int *ls_turns_take(const ls_pipelining *of, const ls_graph *g, const ls_gr
     const int64_t turns = (int64_t)of->stages * ls_pipelining_turns(of);
     const double units = (double)ls_max(1, ls_min(LONGEST, INT_MAX / 4 / turns));
     for (int i = 0; i < n; i++) takes[i] = (int)fmax(1, most > 0 ? floor(seconds[i] / most * units) : 0);
-    return takes;
+    of->takes = takes;
+    of->unit = most / units / ranks;
 }

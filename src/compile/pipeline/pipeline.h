@@ -37,7 +37,8 @@ typedef struct ls_timetable {
     int stages, chunks, micro;
     ls_turn **of_stage; /* in their order */
     int *n_of_stage;
-    int end; /* of the last turn */
+    int end;     /* of the last turn */
+    double unit; /* seconds, of a rank of a stage */
 } ls_timetable;
 
 /* What a timetable is made for. */
@@ -51,6 +52,7 @@ typedef struct ls_pipelining {
      * gradients of parameters, which are added where the schedule does not split it.
      */
     const int *takes;
+    double unit; /* seconds that a rank of a stage takes for a unit */
 } ls_pipelining;
 
 /* It lies in the arena. LS_USAGE: the schedule asks for other numbers of chunks or micro-batches. */
@@ -92,11 +94,12 @@ LS_MUST_USE ls_status ls_durations_rates(const ls_target *target, ls_dtype dtype
 /* Seconds of a node on all tokens. */
 double ls_node_seconds(const ls_graph *graph, const ls_node *node, const ls_rates *rates);
 /*
- * ls_pipelining.takes, in the arena, where turns run nodes first_node .. end_node-1 of the graph: proportional to their
- * seconds, in units of which all turns of all stages together are no more than an int counts.
+ * Sets takes, in the arena, and unit, where turns run nodes first_node .. end_node-1 of the graph and a stage has so
+ * many ranks: proportional to their seconds, in units of which all turns of all stages together are no more than an int
+ * counts.
  */
-const int *ls_turns_take(const ls_pipelining *of, const ls_graph *graph, const ls_graph_chunks *chunks,
-                         const ls_job_program *row, const ls_rates *rates, ls_arena *arena);
+void ls_turns_take(ls_pipelining *of, const ls_graph *graph, const ls_graph_chunks *chunks, const ls_job_program *row,
+                   const ls_rates *rates, int ranks, ls_arena *arena);
 
 /* --- slices of sequences (slice.c) -------------------------------------------------------------------------------- */
 
@@ -121,6 +124,7 @@ typedef struct ls_crossing {
     const char *name; /* of its channel */
     int from, to;     /* stages */
     ls_epoch granted, sent;
+    double behind; /* as in ls_instr */
 } ls_crossing;
 
 #endif

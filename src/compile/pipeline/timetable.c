@@ -261,6 +261,7 @@ ls_status ls_timetable_make(const ls_pipelining *of, ls_arena *arena, ls_timetab
     ls_timetable table = {.stages = of->stages,
                           .chunks = of->chunks,
                           .micro = of->micro,
+                          .unit = of->unit,
                           .of_stage = LS_NEW_ARRAY(arena, ls_turn *, of->stages),
                           .n_of_stage = LS_NEW_ARRAY(arena, int, of->stages)};
     making m = {.of = of, .table = &table};

@@ -27,7 +27,8 @@ typedef struct crossing {
     int channels;      /* micro-batches take them in turn */
     /* By micro-batch: the slot of what is sent, and the places of turns in front of which it arrives and is granted. */
     int *sent, *arrives, *granted;
-    int came; /* of gradients: the new tensor that comes */
+    double *behind; /* as in ls_crossing */
+    int came;       /* of gradients: the new tensor that comes */
 } crossing;
 
 typedef struct unrolling {
@@ -255,6 +256,15 @@ static int arrives_at(const unrolling *u, const crossing *c, int micro) {
     return i;
 }
 
+/* How long it comes after its receiver's turn before that which reads it. */
+static double behind_of(const unrolling *u, const crossing *c, int micro, int arrives) {
+    if (c->is == OF_VALUES) return 0;
+    const int last = u->table.n_of_stage[c->from] - 1;
+    const int from = c->is == OF_GRADIENTS ? last : place_of(u, c->from, c->kind, c->chunk, micro);
+    const int before = arrives > 0 ? u->table.of_stage[c->to][arrives - 1].end : 0;
+    return (u->table.of_stage[c->from][from].end - before) * u->table.unit;
+}
+
 /*
  * The place of the turn in front of which room is granted for what is sent in that slot: the last one that begins no
  * later; -1: none does, and it is in front of all.
@@ -274,10 +284,12 @@ static void find_times(const unrolling *u, crossing *c) {
     c->sent = LS_NEW_ARRAY(u->arena, int, n);
     c->arrives = LS_NEW_ARRAY(u->arena, int, n);
     c->granted = LS_NEW_ARRAY(u->arena, int, n);
+    c->behind = LS_NEW_ARRAY(u->arena, double, n);
     c->channels = 1;
     for (int j = 0, first = 0; j < n; j++) {
         c->sent[j] = sent_in(u, c, j);
         c->arrives[j] = arrives_at(u, c, j);
+        c->behind[j] = behind_of(u, c, j, c->arrives[j]);
         c->granted[j] = granted_at(u, c, c->sent[j]);
         while (first < j && c->arrives[first] < c->granted[j]) first++;
         c->channels = (int)ls_max(c->channels, j - first + 1);
@@ -333,7 +345,8 @@ static const ls_crossing *params_of(unrolling *u, int number, int micro) {
         .from = c->from,
         .to = c->to,
         .granted = {place >= 0 ? slot_at(u, c->to, place) : 0, GRANTED + order, 0},
-        .sent = {c->sent[micro], SENT + order, 0}};
+        .sent = {c->sent[micro], SENT + order, 0},
+        .behind = c->behind[micro]};
     return params;
 }
 
@@ -467,7 +480,7 @@ static ls_status unroll_program(unrolling *u, ls_job_program *row) {
                         .micro = u->micro,
                         .slices = u->slices,
                         .backward = backward};
-    of.takes = ls_turns_take(&of, g, &u->chunks, row, &u->rates, u->arena);
+    ls_turns_take(&of, g, &u->chunks, row, &u->rates, ls_mesh_ranks(&u->target->mesh) / u->stages, u->arena);
     LS_TRY(ls_timetable_make(&of, u->arena, &u->table));
     LS_TRY(find_crossings(u));
     for (int i = 0; i < u->n_crossings; i++) find_times(u, &u->crossings[i]);
