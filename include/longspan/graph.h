@@ -94,6 +94,8 @@ ls_tensor ls_linear_transposed(ls_graph *graph, ls_tensor x, ls_tensor weight, l
 
 /* x / sqrt(mean(x²) + epsilon) * weight over the last dimension (Zhang, Sennrich 2019). */
 ls_tensor ls_rmsnorm(ls_graph *graph, ls_tensor x, ls_tensor weight, double epsilon);
+/* scale·x/sqrt(sum of x² + epsilon) along the last dimension. */
+ls_tensor ls_l2norm(ls_graph *graph, ls_tensor x, double epsilon, double scale);
 /*
  * The same with (offset + weight) instead of the weight: offset 1 is for weights that are trained around 0, as in
  * Gemma.
@@ -235,12 +237,17 @@ ls_tensor ls_topk(ls_graph *graph, ls_tensor x, int64_t k, ls_tensor *ids);
 ls_tensor ls_shift(ls_graph *graph, ls_tensor x, int64_t tokens);
 ls_tensor ls_conv(ls_graph *graph, ls_tensor x, ls_tensor weight);
 /*
- * The same within the documents of a sequence. reach: by ls_conv_reach, of the positions i32[B,S] of tokens in their
- * documents, for weights of that width, 1 to LS_CONV_WIDTH; all convolutions of that width may share it.
+ * The same within the documents of a sequence, or with rows of the weight in the opposite order. reach: by
+ * ls_conv_reach, of the positions i32[B,S] of tokens in their documents, for weights of that width, 1 to LS_CONV_WIDTH;
+ * all convolutions of that width may share it. LS_NO_TENSOR: the sequence is one document.
  */
+typedef struct ls_conv_form {
+    ls_tensor reach;
+    bool last_first; /* the last row of the weight is that of the token itself */
+} ls_conv_form;
 enum { LS_CONV_WIDTH = 7 };
 ls_tensor ls_conv_reach(ls_graph *graph, ls_tensor positions, int width);
-ls_tensor ls_conv_within(ls_graph *graph, ls_tensor x, ls_tensor weight, ls_tensor reach);
+ls_tensor ls_conv_within(ls_graph *graph, ls_tensor x, ls_tensor weight, const ls_conv_form *form);
 ls_tensor ls_recurrence(ls_graph *graph, ls_tensor gate, ls_tensor x);
 
 /*

@@ -176,7 +176,8 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                    .sample = {"xx", "x", false, &gelu}},
     /*
      * y[i] = sum over t of weight[t] * x[i + W-1 - t], or of weight[t] * x[i + t] if params.ahead; M = N + W-1. reach
-     * has last size 0, or 2: then t goes to reach[i,0] at most, or to reach[i,1] if params.ahead.
+     * has last size 0, or 2: then t goes to reach[i,0] at most, or to reach[i,1] if params.ahead. The weight of t is in
+     * row W-1 - t if params.last_first; so it is for conv_dw.
      */
     [LS_KERNEL_CONV] = {.name = "conv",
                         .in = "x ~T[B,M,E] weight T[W,E] reach ~T[B,N,X]",

@@ -110,12 +110,13 @@ ls_tensor ls_layer_attention(const ls_layer *b, ls_tensor q, ls_tensor k, ls_ten
 
 /* --- parts of decoders -------------------------------------------------------------------------------------------- */
 
-void ls_layer_apart(const ls_layer *b, ls_tensor x, ls_tensor out[3]) {
+void ls_layer_apart(const ls_layer *b, ls_tensor x, ls_attention_inputs *out) {
     static const char *const names[] = {"q_proj", "k_proj", "v_proj"};
     const ls_model_sizes *n = &b->config->sizes;
     const int64_t heads[] = {n->Hq, n->Hkv, n->Hkv};
+    ls_tensor *const to[] = {&out->q, &out->k, &out->v};
     for (int i = 0; i < 3; i++)
-        out[i] = ls_layer_project(b, x, "self_attn", names[i], heads[i] * n->D, n->E, b->config->qkv_bias);
+        *to[i] = ls_layer_project(b, x, "self_attn", names[i], heads[i] * n->D, n->E, b->config->qkv_bias);
 }
 
 ls_tensor ls_heads_plain(const ls_layer *b, ls_tensor x, int64_t H, const char *name) {
@@ -163,16 +164,25 @@ static ls_tensor rotate(const ls_layer *b, ls_tensor heads, ls_tensor table) {
     return R < D ? ls_join(b->g, 2, part) : part[0];
 }
 
+/* x·sigmoid(gate). */
+static ls_tensor open_gate(const ls_layer *b, ls_tensor gate, ls_tensor x) {
+    const ls_tensor in[] = {gate, x};
+    const ls_map_step steps[] = {{.code = LS_MAP_SIGMOID, .a = 0}, {.code = LS_MAP_MUL, .a = 1, .b = 2}};
+    const ls_expression expression = {.step = steps, .n_steps = LS_COUNT(steps)};
+    return ls_map(b->g, in, LS_COUNT(in), &expression);
+}
+
 ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x) {
     const ls_decoder_parts *parts = b->config->parts;
     const ls_model_sizes *n = &b->config->sizes;
     const ls_tensor rope = is_windowed(b->config, b->layer) ? b->local_rope : b->rope;
     const ls_tensor query_rope = b->query_rope.id != 0 ? b->query_rope : rope;
-    ls_tensor qkv[3];
-    parts->projections(b, x, qkv);
-    const ls_tensor q = rotate(b, parts->heads(b, qkv[0], n->Hq, "self_attn.q_norm"), query_rope);
-    const ls_tensor k = rotate(b, parts->heads(b, qkv[1], n->Hkv, "self_attn.k_norm"), rope);
-    const ls_tensor o = ls_layer_attention(b, q, k, ls_split_last(b->g, qkv[2], n->Hkv, n->D));
+    ls_attention_inputs in = {.gate = LS_NO_TENSOR};
+    parts->projections(b, x, &in);
+    const ls_tensor q = rotate(b, parts->heads(b, in.q, n->Hq, "self_attn.q_norm"), query_rope);
+    const ls_tensor k = rotate(b, parts->heads(b, in.k, n->Hkv, "self_attn.k_norm"), rope);
+    ls_tensor o = ls_layer_attention(b, q, k, ls_split_last(b->g, in.v, n->Hkv, n->D));
+    if (in.gate.id != 0) o = open_gate(b, in.gate, o);
     return ls_layer_project(b, o, "self_attn", "o_proj", n->E, n->Hq * n->D, b->config->output_bias);
 }
 
@@ -210,7 +220,8 @@ ls_tensor ls_layer_in_turn(const ls_layer *b, ls_tensor x) {
     const long long layer = (long long)b->layer;
     const ls_decoder_parts *parts = b->config->parts;
     const ls_tensor n1 = ls_named(g, ls_layer_norm(b, x, parts->norms.before_attention), "layers.%lld.norm1", layer);
-    const ls_tensor attention = ls_layer_norm(b, ls_layer_self_attention(b, n1), parts->norms.after_attention);
+    const ls_tensor mixed = parts->mixer != NULL ? parts->mixer(b, n1) : ls_layer_self_attention(b, n1);
+    const ls_tensor attention = ls_layer_norm(b, mixed, parts->norms.after_attention);
     x = ls_named(g, add_block(b, x, attention), "layers.%lld.middle", layer);
     const ls_tensor n2 = ls_named(g, ls_layer_norm(b, x, parts->norms.before_mlp), "layers.%lld.norm2", layer);
     const ls_tensor mlp = ls_layer_norm(b, parts->mlp(b, n2), parts->norms.after_mlp);

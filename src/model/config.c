@@ -22,6 +22,7 @@ static bool lacks(const ls_config_field *f, const void *at) {
 
 static ls_status read_field(ls_json_value root, const ls_config_field *f, ls_model_config *out) {
     void *to = (char *)out + f->at;
+    if (f->kind == LS_FIELD_ANY) return ls_ok();
     if (!(f->required && lacks(f, to)) && !ls_json_has(root, f->key)) {
         if (f->null_is_zero && ls_config_is_written(root, f->key))
             memset(to, 0, f->kind == LS_FIELD_REAL ? sizeof(double) : sizeof(int64_t));

@@ -136,7 +136,9 @@ static ls_weight_rules rules_of(const ls_model *model) {
 }
 
 static ls_status make_random(const ls_model *model, uint64_t seed, ls_weight_source *out) {
-    return ls_weights_open_random_norms(seed, model->sizes.initializer_range, 1 - model->config.norm_offset, out);
+    return ls_weights_open_random_as(&(ls_weight_random){seed, model->sizes.initializer_range,
+                                                         1 - model->config.norm_offset, model->architecture->weights},
+                                     out);
 }
 
 /* --- what is said of it ------------------------------------------------------------------------------------------- */

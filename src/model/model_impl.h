@@ -25,7 +25,17 @@ typedef struct ls_layer_set {
     uint8_t bits[LS_MOST_LAYERS / 8];
 } ls_layer_set;
 
+/* Sizes of layers with a state: heads of keys and of values, the elements of each, and taps of the convolution. */
+typedef struct ls_state_sizes {
+    int64_t K, H, D, E, width;
+} ls_state_sizes;
+
 typedef struct ls_layer ls_layer;
+
+/* Of attention, [B,S,heads*D] each; gate: what its result is multiplied by the sigmoid of, LS_NO_TENSOR: nothing. */
+typedef struct ls_attention_inputs {
+    ls_tensor q, k, v, gate;
+} ls_attention_inputs;
 
 /* Names of the norms of a layer; NULL: there is none in that place. */
 typedef struct ls_layer_norms {
@@ -44,8 +54,9 @@ typedef struct ls_layer_norms {
 typedef struct ls_decoder_parts {
     ls_tensor (*layer)(const ls_layer *b, ls_tensor x);
     ls_layer_norms norms;
-    /* Products of x for queries, keys and values: out[0] to out[2]. */
-    void (*projections)(const ls_layer *b, ls_tensor x, ls_tensor out[3]);
+    ls_tensor (*mixer)(const ls_layer *b, ls_tensor x); /* NULL: ls_layer_self_attention */
+    /* Products of x; *out is empty before. */
+    void (*projections)(const ls_layer *b, ls_tensor x, ls_attention_inputs *out);
     /* Splits queries or keys into H heads, and normalises them by the weight NAME.weight. */
     ls_tensor (*heads)(const ls_layer *b, ls_tensor x, int64_t H, const char *name);
     ls_tensor (*mlp)(const ls_layer *b, ls_tensor x);
@@ -82,6 +93,8 @@ typedef struct ls_model_config {
     int64_t window;                  /* in tokens; 0: no layer has a window */
     ls_window_rule windows;          /* which layers have the window */
     ls_layer_set windowed;           /* the result of that */
+    ls_state_sizes state;            /* of layers with a state; width 0: there are none */
+    ls_layer_set stateful;           /* which they are */
 } ls_model_config;
 
 static inline bool ls_layer_is_in(const ls_layer_set *set, int64_t layer) {
@@ -125,6 +138,7 @@ struct ls_architecture {
     const ls_config_field *rope_fields; /* fields of its object of rotary positions that no other has; NULL: none */
     const char *const *dropouts; /* fields that are ignored with a line; ends with NULL. NULL: dropout is refused */
     ls_status (*complete)(ls_json_value root, ls_model_config *out); /* after the form's; NULL: nothing is left */
+    const ls_weight_initial *weights; /* random weights that are other than the rest; NULL: none */
     /* i32[B,S] ids and positions -> logits G[B,S,V]. The graph keeps mistakes. */
     ls_tensor (*build)(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);
 };
@@ -132,7 +146,7 @@ struct ls_architecture {
 /* All architectures: the row of X is ls_architecture_X. */
 #define LS_ARCHITECTURES(X)                                                                                           \
     X(llama), X(mistral), X(qwen2), X(qwen3), X(gpt2), X(gemma2), X(gemma3), X(phi3), X(olmo2), X(olmo3), X(smollm3), \
-        X(granite), X(ministral3), X(glm4), X(cohere2), X(seed_oss), X(starcoder2)
+        X(granite), X(ministral3), X(glm4), X(cohere2), X(seed_oss), X(starcoder2), X(qwen3_5)
 #define LS_ARCHITECTURE_ROW(name) ls_architecture_##name
 extern const ls_architecture LS_ARCHITECTURES(LS_ARCHITECTURE_ROW);
 
@@ -212,7 +226,8 @@ struct ls_model {
 
 /* --- reading a config (config.c, config_rope.c) ------------------------------------------------------------------- */
 
-typedef enum ls_field_kind { LS_FIELD_INT, LS_FIELD_REAL, LS_FIELD_FLAG } ls_field_kind;
+/* LS_FIELD_ANY: whatever it is, it changes nothing of a text model. */
+typedef enum ls_field_kind { LS_FIELD_INT, LS_FIELD_REAL, LS_FIELD_FLAG, LS_FIELD_ANY } ls_field_kind;
 
 /* A field of a config.json and the member of ls_model_config that it sets. A missing field leaves the default there. */
 struct ls_config_field {
@@ -246,6 +261,8 @@ struct ls_config_field {
     }
 #define LS_CONFIG_FLAG(name, member) \
     { .key = name, .kind = LS_FIELD_FLAG, .at = offsetof(ls_model_config, member) }
+#define LS_CONFIG_ANY(name) \
+    { .key = name, .kind = LS_FIELD_ANY }
 #define LS_CONFIG_WINDOW LS_CONFIG_INT_OR_NULL("sliding_window", window, 1, LS_MOST_POSITIONS)
 #define LS_CONFIG_END \
     { .key = NULL }
@@ -314,6 +331,8 @@ struct ls_layer {
     ls_tensor rope;       /* table of rotations, shared by layers; empty if positions are learned */
     ls_tensor local_rope; /* that of layers with a window */
     ls_tensor query_rope; /* that of queries, where query_growth is given */
+    ls_tensor positions;  /* of tokens in their documents */
+    ls_tensor reach;      /* of convolutions of layers with a state */
     int64_t layer, S;     /* the layer's number, and the length of the sequence */
 };
 
@@ -339,7 +358,7 @@ ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x);
 /* x + attention, then that + mlp, with the norms before and behind each block. */
 ls_tensor ls_layer_in_turn(const ls_layer *b, ls_tensor x);
 /* q_proj, k_proj and v_proj. */
-void ls_layer_apart(const ls_layer *b, ls_tensor x, ls_tensor out[3]);
+void ls_layer_apart(const ls_layer *b, ls_tensor x, ls_attention_inputs *out);
 /* Heads as they are, and each normalised by itself with one weight for all. */
 ls_tensor ls_heads_plain(const ls_layer *b, ls_tensor x, int64_t H, const char *name);
 ls_tensor ls_heads_normalised(const ls_layer *b, ls_tensor x, int64_t H, const char *name);

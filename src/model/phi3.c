@@ -33,11 +33,13 @@ static ls_status complete(ls_json_value root, ls_model_config *out) {
     return ls_json_error(ls_json_field(object, beside), "4096, or the length beside max_position_embeddings too");
 }
 
-static void projections(const ls_layer *b, ls_tensor x, ls_tensor out[3]) {
+static void projections(const ls_layer *b, ls_tensor x, ls_attention_inputs *out) {
     const ls_model_sizes *n = &b->config->sizes;
     const int64_t q = n->Hq * n->D, kv = n->Hkv * n->D;
     const ls_tensor all = ls_layer_project(b, x, "self_attn", "qkv_proj", q + 2 * kv, n->E, b->config->qkv_bias);
-    ls_split(b->g, all, 3, (int64_t[]){q, kv, kv}, out);
+    ls_tensor part[3];
+    ls_split(b->g, all, 3, (int64_t[]){q, kv, kv}, part);
+    *out = (ls_attention_inputs){.q = part[0], .k = part[1], .v = part[2]};
 }
 
 static const ls_decoder_parts parts = {.layer = ls_layer_in_turn,

@@ -10,14 +10,21 @@
 
 static const ls_wrapper wrappers[] = {
     {.name = "Gemma3ForConditionalGeneration", .model_type = "gemma3", .text_type = "gemma3_text", .tied = true},
+    {.name = "Qwen3_5ForConditionalGeneration", .model_type = "qwen3_5", .text_type = "qwen3_5_text", .tied = false},
     {.name = "Mistral3ForConditionalGeneration", .model_type = "mistral3", .text_type = "mistral", .tied = false},
 };
 
 /* As files have names since version 4.52 of the Hugging Face library, and as modules are called since then. */
 const ls_weight_spelling ls_wrapped_spellings[] = {
     {"", "language_model."}, {"model.", "model.language_model."}, {NULL, NULL}};
-const char *const ls_wrapped_left_out[] = {
-    "vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.", "mtp.", NULL};
+const char *const ls_wrapped_left_out[] = {"vision_tower.",
+                                           "multi_modal_projector.",
+                                           "model.vision_tower.",
+                                           "model.multi_modal_projector.",
+                                           "model.visual.",
+                                           "visual.",
+                                           "mtp.",
+                                           NULL};
 
 static const ls_wrapper *find_wrapper(ls_json_value root) {
     const char *type = NULL;

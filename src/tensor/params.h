@@ -103,7 +103,8 @@ typedef struct ls_linear_recurrence_params {
 } ls_linear_recurrence_params;
 
 typedef struct ls_conv_params {
-    bool ahead; /* the taps read later tokens instead of earlier ones, for the gradient */
+    bool ahead;      /* the taps read later tokens instead of earlier ones, for the gradient */
+    bool last_first; /* rows of the weight are taps in the opposite order: the last one is that of the token itself */
 } ls_conv_params;
 
 /*

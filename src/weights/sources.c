@@ -6,15 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct random_rule {
-    uint64_t seed;
-    double deviation; /* of matrices */
-    double norm;      /* the weight of norms */
-} random_rule;
-
 typedef struct source_state {
     ls_weight_files *files; /* NULL: random */
-    random_rule rule;
+    ls_weight_random rule;
     _Atomic int64_t bytes_read; /* of the files */
 } source_state;
 
@@ -45,16 +39,41 @@ static void fill_constant(double value, int64_t count, double *out) {
     for (int64_t i = 0; i < count; i++) out[i] = value;
 }
 
+static bool ends_with(const char *name, const char *suffix) {
+    const size_t length = strlen(name), n = strlen(suffix);
+    return length >= n && strcmp(name + length - n, suffix) == 0;
+}
+
+/* The row of the rule's table for the parameter; NULL: there is none. */
+static const ls_weight_initial *find_initial(const ls_flat *flat, const ls_weight_random *rule) {
+    for (const ls_weight_initial *row = rule->others; row != NULL && row->suffix != NULL; row++)
+        if (ends_with(flat->name, row->suffix)) return row;
+    return NULL;
+}
+
+static void make_initial(const ls_flat *flat, const ls_weight_random *rule, const ls_weight_initial *is, int64_t start,
+                         int64_t count, double *out) {
+    const uint64_t stream = ls_rng_stream(flat->name);
+    if (!(is->most > 0)) fill_constant(is->value, count, out);
+    for (int64_t i = 0; i < count && is->most > 0; i++) {
+        const double unit = to_unit((uint32_t)ls_rng_below(rule->seed, stream, (uint64_t)(start + i), 1ULL << 32));
+        out[i] = log(is->least + unit * (is->most - is->least));
+    }
+}
+
 /*
  * Norms and biases are constant. Numbers 4b .. 4b+3 of a parameter come from one Philox block (key: the seed; counter:
  * b and the parameter's name) by two Box-Muller pairs. Each number depends on (seed, name, index) only, so any range
  * can be made without the rest.
  */
-static void make_random(const ls_flat *flat, const random_rule *rule, int64_t start, int64_t count, double *out) {
+static void make_random(const ls_flat *flat, const ls_weight_random *rule, int64_t start, int64_t count, double *out) {
+    const ls_weight_initial *initial = find_initial(flat, rule);
+    if (initial != NULL) {
+        make_initial(flat, rule, initial, start, count, out);
+        return;
+    }
     if (flat->shape.ndim < 2) {
-        const size_t length = strlen(flat->name), n = strlen(".bias");
-        const bool bias = length >= n && strcmp(flat->name + length - n, ".bias") == 0;
-        fill_constant(bias ? 0.0 : rule->norm, count, out);
+        fill_constant(ends_with(flat->name, ".bias") ? 0.0 : rule->norm, count, out);
         return;
     }
     const uint64_t stream = ls_rng_stream(flat->name);
@@ -124,7 +143,7 @@ static ls_status convert_files(void *context, const ls_flat *flat, int64_t start
 /* ---- opening ---- */
 
 /* The source owns files, also when this fails. files NULL: random numbers. */
-static ls_status make_source(ls_weight_files *files, random_rule rule, ls_weight_source *out) {
+static ls_status make_source(ls_weight_files *files, ls_weight_random rule, ls_weight_source *out) {
     source_state *state = malloc(sizeof *state);
     if (state == NULL) {
         ls_weight_files_close(files);
@@ -144,7 +163,7 @@ ls_status ls_weights_open_folder(const char *folder, const ls_image *image, cons
                                  ls_weight_source *out) {
     ls_weight_files *files = NULL;
     LS_TRY(ls_weight_files_open_folder(folder, image, rules, &files));
-    if (files != NULL) return make_source(files, (random_rule){.norm = 1}, out);
+    if (files != NULL) return make_source(files, (ls_weight_random){.norm = 1}, out);
     *out = (ls_weight_source){.context = NULL};
     return ls_ok();
 }
@@ -152,15 +171,15 @@ ls_status ls_weights_open_folder(const char *folder, const ls_image *image, cons
 ls_status ls_weights_open_file(const char *path, const ls_image *image, ls_weight_source *out) {
     ls_weight_files *files = NULL;
     LS_TRY(ls_weight_files_open_file(path, image, &files));
-    return make_source(files, (random_rule){.norm = 1}, out);
+    return make_source(files, (ls_weight_random){.norm = 1}, out);
 }
 
 ls_status ls_weights_open_random(uint64_t seed, double deviation, ls_weight_source *out) {
-    return ls_weights_open_random_norms(seed, deviation, 1, out);
+    return ls_weights_open_random_as(&(ls_weight_random){.seed = seed, .deviation = deviation, .norm = 1}, out);
 }
 
-ls_status ls_weights_open_random_norms(uint64_t seed, double deviation, double norm, ls_weight_source *out) {
-    return make_source(NULL, (random_rule){seed, deviation, norm}, out);
+ls_status ls_weights_open_random_as(const ls_weight_random *rule, ls_weight_source *out) {
+    return make_source(NULL, *rule, out);
 }
 
 void ls_weights_close(ls_weight_source *source) {

@@ -86,8 +86,21 @@ LS_MUST_USE ls_status ls_weights_open_file(const char *path, const ls_image *ima
  * parameter's name, index) only, and so is the same for any mesh and type.
  */
 LS_MUST_USE ls_status ls_weights_open_random(uint64_t seed, double deviation, ls_weight_source *out);
-/* The same with another value for norms: 0 for models that add 1 to the weight of a norm. */
-LS_MUST_USE ls_status ls_weights_open_random_norms(uint64_t seed, double deviation, double norm, ls_weight_source *out);
+/*
+ * Random values of parameters whose names end so: `value`; or, where most > 0, the logarithm of a number uniform
+ * between `least` and `most`. A table ends with suffix NULL.
+ */
+typedef struct ls_weight_initial {
+    const char *suffix;
+    double value, least, most;
+} ls_weight_initial;
+/* Norms: 0 for models that add 1 to the weight of a norm. others: parameters that are neither that; NULL: none. */
+typedef struct ls_weight_random {
+    uint64_t seed;
+    double deviation, norm;
+    const ls_weight_initial *others; /* a table with static storage */
+} ls_weight_random;
+LS_MUST_USE ls_status ls_weights_open_random_as(const ls_weight_random *rule, ls_weight_source *out);
 void ls_weights_close(ls_weight_source *source); /* NULL and a source without context are allowed */
 bool ls_weights_from_file(const ls_weight_source *source);
 

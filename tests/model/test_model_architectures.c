@@ -222,6 +222,8 @@ static void test_sizes(void **state) {
         {BARE("glm4", "64", ", \"pad_token_id\": null"), {.Hkv = 2, .D = 128, .longest = 131072}},
         {BARE("cohere2", "64", ""), {.Hkv = 64, .D = 8, .longest = 8192, .tied = true}},
         {BARE("seed_oss", "64", ""), {.Hkv = 8, .D = 128, .longest = 524288}},
+        {BARE("qwen3_5_text", "64", ""), {.Hkv = 4, .D = 256, .longest = 32768}},
+        {WRAPPED("Qwen3_5ForConditionalGeneration", "qwen3_5", ""), {.Hkv = 4, .D = 256, .longest = 32768}},
         {BARE("smollm3", "64", ", \"pad_token_id\": null"), {.Hkv = 4, .D = 8, .longest = 32768, .tied = true}},
         {WRAPPED("Mistral3ForConditionalGeneration", "mistral3",
                  "\"vocab_size\": 32, \"hidden_size\": 512, \"intermediate_size\": 20, \"num_hidden_layers\": 1, "

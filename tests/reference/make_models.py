@@ -23,6 +23,8 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from live_models import no_narrowing
+
 HERE = pathlib.Path(__file__).resolve().parent / "models"
 S = 24
 
@@ -94,6 +96,10 @@ CONFIGS = {
     "starcoder2": dict(SIZES, head_dim=8, architectures=["Starcoder2ForCausalLM"], model_type="starcoder2", max_position_embeddings=32,
                        hidden_act="gelu_pytorch_tanh", norm_epsilon=1e-5, rope_theta=1000.0, sliding_window=12, use_bias=True,
                        residual_dropout=0.1, tie_word_embeddings=True, torch_dtype="bfloat16"),
+    "qwen3_5": dict(SIZES, head_dim=8, architectures=["Qwen3_5ForCausalLM"], model_type="qwen3_5_text", max_position_embeddings=32,
+                    rms_norm_eps=1e-6, rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5),
+                    layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2, linear_num_value_heads=4,
+                    linear_key_head_dim=3, linear_value_head_dim=5, linear_conv_kernel_dim=4, tie_word_embeddings=False, dtype="bfloat16"),
 }
 
 # Of llama, in the place of its own: rope_scaling, theta and further changes, as --rope-scaling and --rope-theta make them.
@@ -111,7 +117,7 @@ def weights_of(model, seed):
     state = {}
     for name, parameter in model.named_parameters():
         x = torch.randn(parameter.shape, generator=generator)
-        centre = 1.0 if name.endswith("weight") and x.ndim == 1 and not model.config.model_type.startswith("gemma") else 0.0
+        centre = 1.0 if name.endswith("weight") and x.ndim == 1 and not model.config.model_type.startswith(("gemma", "qwen3_5")) else 0.0
         spread = 0.3 if x.ndim == 1 else 1.5 / x.shape[0 if model.config.model_type == "gpt2" and ".h." in name else 1] ** 0.5
         state[name] = (centre + spread * x).to(torch.bfloat16)
     return state
@@ -130,7 +136,8 @@ def compute(config, state, tokens, labels):
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).double().eval()
     model.load_state_dict({name: x.double() for name, x in state.items()}, strict=False)
     model.tie_weights()
-    logits = model(input_ids=torch.tensor(tokens, dtype=torch.int64), use_cache=False).logits
+    with no_narrowing():
+        logits = model(input_ids=torch.tensor(tokens, dtype=torch.int64), use_cache=False).logits
     torch.nn.functional.cross_entropy(logits[0], torch.tensor(labels[0], dtype=torch.int64)).backward()
     gradients = {name: p.grad.float().contiguous() for name, p in model.named_parameters()}
     return logits.detach().float().numpy(), gradients

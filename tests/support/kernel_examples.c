@@ -261,7 +261,7 @@ static void convolutions(visit_example visit) {
         const operand y_apart = {'t', POISON, 3, {B, n, E}, 0}, dy_apart = {'t', NORMAL, 3, {B, n, E}, 0};
         const operand all = {'T', NORMAL, 3, {B, n, 0}, 0}, reach = {'T', RATES, 3, {B, n, 2}, 0};
         for (int ahead = 0; ahead < 2; ahead++) {
-            const ls_conv_params params = {.ahead = ahead != 0};
+            const ls_conv_params params = {.ahead = ahead != 0, .last_first = s % 2 != 0};
             const example examples[] = {
                 {"conv", &params, 3, 1, {x, weight, all}, {y}},
                 {"conv", &params, 3, 1, {x, weight, reach}, {y}},

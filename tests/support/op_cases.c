@@ -100,7 +100,7 @@ static ls_tensor build_conv(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
 }
 /* Tokens that are 0 begin a document; of two taps it does not matter how far others are from its beginning. */
 static ls_tensor build_conv_within(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
-    return ls_conv_within(g, x[0], x[1], ls_conv_reach(g, tokens, 2));
+    return ls_conv_within(g, x[0], x[1], &(ls_conv_form){.reach = ls_conv_reach(g, tokens, 2), .last_first = true});
 }
 static ls_tensor build_recurrence(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;

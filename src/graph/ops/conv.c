@@ -26,9 +26,6 @@ static ls_status conv_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
                                  ls_dtype_name(g->dtype));
     if (w->dtype != g->dtype || w->shape.ndim != 2 || w->shape.dim[1].size != dim[2].size)
         return ls_op_input_error(g, node, 1, "a weight [width,%lld]", (long long)dim[2].size);
-    if (w->shape.dim[0].size > dim[1].size)
-        return ls_op_input_error(g, node, 1, "a width of at most the %lld tokens of \"%s\"", (long long)dim[1].size,
-                                 x->name);
     if (node->n_in > 2) LS_TRY(check_reach(g, node, 2));
     out->dtype = x->dtype;
     out->shape = x->shape;
@@ -60,7 +57,7 @@ static ls_neighbours dw_neighbours(const ls_graph *g, const ls_node *node) {
 
 static void conv_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
-    const ls_conv_params *params = node->params, back = {.ahead = !params->ahead};
+    const ls_conv_params *params = node->params, back = {.ahead = !params->ahead, .last_first = params->last_first};
     const ls_tensor dy = ls_gradient_out(d, 0);
     if (ls_gradient_wanted(d, 0)) {
         const ls_tensor in[] = {dy, node->in[1], node->in[2]};
@@ -110,15 +107,15 @@ const ls_op ls_op_conv_dw = {.name = "conv_dw",
                              .dims = "bsc,bsc,Tc,bsR>Tc",
                              .flops = dw_flops};
 
-static ls_tensor add_conv(ls_graph *g, const ls_tensor *in, int n_in) {
-    const ls_conv_params params = {.ahead = false};
-    return ls_graph_add(g, &ls_op_conv, &params, sizeof params, in, n_in, -1);
+ls_tensor ls_conv(ls_graph *g, ls_tensor x, ls_tensor weight) {
+    return ls_conv_within(g, x, weight, &(ls_conv_form){.reach = LS_NO_TENSOR});
 }
 
-ls_tensor ls_conv(ls_graph *g, ls_tensor x, ls_tensor weight) { return add_conv(g, (ls_tensor[]){x, weight}, 2); }
-
-ls_tensor ls_conv_within(ls_graph *g, ls_tensor x, ls_tensor weight, ls_tensor reach) {
-    return add_conv(g, (ls_tensor[]){x, weight, reach}, 3);
+ls_tensor ls_conv_within(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_conv_form *form) {
+    if (form == NULL) return ls_graph_fail(g, ls_error(LS_INVALID, "op conv: its form is NULL"));
+    const ls_conv_params params = {.last_first = form->last_first};
+    const ls_tensor in[] = {x, weight, form->reach};
+    return ls_graph_add(g, &ls_op_conv, &params, sizeof params, in, form->reach.id != 0 ? 3 : 2, -1);
 }
 
 /*

@@ -76,3 +76,13 @@ ls_tensor ls_rmsnorm_offset(ls_graph *g, ls_tensor x, ls_tensor weight, double e
     const ls_tensor in[] = {x, weight};
     return ls_graph_add(g, &ls_op_rmsnorm, &params, sizeof params, in, 2, -1);
 }
+
+/* A norm of the mean, whose weight is the same for all elements. */
+ls_tensor ls_l2norm(ls_graph *g, ls_tensor x, double epsilon, double scale) {
+    if (!ls_graph_usable(g, x, "ls_l2norm")) return LS_NO_TENSOR;
+    const ls_shape *shape = &ls_graph_tensor(g, x)->shape;
+    if (shape->ndim == 0) return ls_graph_fail(g, ls_error(LS_INVALID, "ls_l2norm: a tensor without dimensions"));
+    const ls_shape last = {1, {shape->dim[shape->ndim - 1]}};
+    const double n = (double)last.dim[0].size;
+    return ls_rmsnorm_offset(g, x, ls_cast(g, ls_zeros(g, &last), g->dtype), epsilon / n, scale / sqrt(n));
+}

@@ -11,6 +11,11 @@ V_INLINE element *token(const ls_view *v, int64_t b, int64_t i) {
     return (element *)v->data + b * v->stride[0] + i * v->stride[1];
 }
 
+/* The row of a weight that has tap t of W. */
+V_INLINE int64_t row_of(const ls_kernel_call *call, int64_t t, int64_t W) {
+    return ((const ls_conv_params *)call->params)->last_first ? W - 1 - t : t;
+}
+
 /* The taps that token i of batch b has, of W. */
 V_INLINE int64_t taps_of(const ls_view *reach, bool ahead, int64_t b, int64_t i, int64_t W) {
     if (reach->size[2] == 0) return W;
@@ -32,7 +37,7 @@ static void forward_part(const void *context, int part, int64_t start, int64_t e
             v_f32 sum = {0};
             for (int64_t t = 0; t < taps; t++) {
                 const element *at = token(x, b, params->ahead ? i + t : i + W - 1 - t);
-                sum += v_load(weight + t * E + e, E - e) * v_load(at + e, E - e);
+                sum += v_load(weight + row_of(call, t, W) * E + e, E - e) * v_load(at + e, E - e);
             }
             v_store(out + e, sum, E - e);
         }
@@ -63,7 +68,7 @@ static void gradient_block(const ls_kernel_call *call, int64_t t, int64_t e, int
             for (int l = 0; l < V_LANES; l++) total[l] += (double)sum[l];
         }
     }
-    float *dweight = (float *)call->out[0].data + t * E + e;
+    float *dweight = (float *)call->out[0].data + row_of(call, t, W) * E + e;
     for (int64_t l = 0; l < ls_min(count, V_LANES); l++) dweight[l] += (float)total[l];
 }
 

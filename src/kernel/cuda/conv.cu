@@ -26,14 +26,14 @@ template <typename T> static reaches<T> reaches_of(const ls_kernel_call *call) {
 template <typename T, int N>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     convolve(tokens<const T> x, const T *weight, reaches<T> reach, tokens<T> y, int64_t sequences, int64_t length, int64_t E, int64_t W,
-             bool ahead) {
+             ls_conv_params is) {
     const int64_t packs = E / N;
     for (EACH(k, sequences * length * packs)) {
         const int64_t row = k / packs, e = k % packs * N, b = row / length, i = row % length;
         pack<float, N> sum = {};
         for (int64_t t = 0; t < W && reach.has(b, i, t); t++) {
-            const pack<float, N> w = load_floats<N>(weight + t * E + e);
-            const pack<float, N> a = load_floats<N>(x.at(b, ahead ? i + t : i + W - 1 - t) + e);
+            const pack<float, N> w = load_floats<N>(weight + (is.last_first ? W - 1 - t : t) * E + e);
+            const pack<float, N> a = load_floats<N>(x.at(b, is.ahead ? i + t : i + W - 1 - t) + e);
 #pragma unroll
             for (int j = 0; j < N; j++) sum.at[j] += w.at[j] * a.at[j];
         }
@@ -43,15 +43,15 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 
 template <typename T> static ls_status launch_conv(const ls_kernel_call *call, void *, void *stream) {
     constexpr int N = pack_size<T>();
-    const bool ahead = ((const ls_conv_params *)call->params)->ahead;
+    const ls_conv_params is = *(const ls_conv_params *)call->params;
     const ls_view *x = &call->in[0], *y = &call->out[0];
     const int64_t W = call->in[1].size[0], E = y->size[2], n = ls_view_elements(y);
     const T *weight = input<T>(call, 1);
     if (in_packs<T>(x, N) && in_packs<T>(y, N) && is_aligned(weight))
         return launch("conv", stream, blocks_for(n / N), 0, convolve<T, N>, tokens_of<const T>(x), weight, reaches_of<T>(call),
-                      tokens_of<T>(y), y->size[0], y->size[1], E, W, ahead);
+                      tokens_of<T>(y), y->size[0], y->size[1], E, W, is);
     return launch("conv", stream, blocks_for(n), 0, convolve<T, 1>, tokens_of<const T>(x), weight, reaches_of<T>(call), tokens_of<T>(y),
-                  y->size[0], y->size[1], E, W, ahead);
+                  y->size[0], y->size[1], E, W, is);
 }
 
 /* Of row i, a token of all sequences, and column k, a channel of a tap. */
@@ -59,22 +59,22 @@ template <typename T> struct tap_term {
     tokens<const T> x, dy;
     reaches<T> reach;
     int64_t length, E, W;
-    bool ahead;
+    ls_conv_params is;
     __device__ float operator()(int64_t row, int64_t k) const {
-        const int64_t b = row / length, i = row % length, t = k / E, e = k % E;
+        const int64_t b = row / length, i = row % length, t = is.last_first ? W - 1 - k / E : k / E, e = k % E;
         if (!reach.has(b, i, t)) return 0;
-        return to_float(dy.at(b, i)[e]) * to_float(x.at(b, ahead ? i + t : i + W - 1 - t)[e]);
+        return to_float(dy.at(b, i)[e]) * to_float(x.at(b, is.ahead ? i + t : i + W - 1 - t)[e]);
     }
 };
 
 static int64_t rows_of_dw(const ls_kernel_call *call) { return call->in[1].size[0] * call->in[1].size[1]; }
 
 template <typename T> static ls_status launch_conv_dw(const ls_kernel_call *call, void *, void *stream) {
-    const bool ahead = ((const ls_conv_params *)call->params)->ahead;
+    const ls_conv_params is = *(const ls_conv_params *)call->params;
     const ls_view *x = &call->in[0], *dy = &call->in[1], *dweight = &call->out[0];
     const int64_t rows = rows_of_dw(call), columns = ls_view_elements(dweight);
     const tap_term<T> term = {tokens_of<const T>(x), tokens_of<const T>(dy), reaches_of<T>(call), dy->size[1],
-                              dy->size[2],           dweight->size[0],       ahead};
+                              dy->size[2],           dweight->size[0],       is};
     LS_TRY(sum_columns("conv_dw", stream, term, rows, columns, call->workspace));
     return add_columns("conv_dw", stream, count_parts(rows), columns, call->workspace, output<float>(call, 0));
 }

@@ -15,6 +15,11 @@ static real *token(const ls_view *v, int64_t b, int64_t i) {
     return (real *)v->data + b * v->stride[0] + i * v->stride[1];
 }
 
+/* The row of a weight that has tap t of W. */
+static int64_t row_of(const ls_kernel_call *call, int64_t t, int64_t W) {
+    return ((const ls_conv_params *)call->params)->last_first ? W - 1 - t : t;
+}
+
 /* The taps that token i of batch b has, of W. */
 static int64_t taps_of(const ls_view *reach, bool ahead, int64_t b, int64_t i, int64_t W) {
     return reach->size[2] == 0 ? W : ls_min(W, 1 + (int64_t)token(reach, b, i)[ahead ? reach->stride[2] : 0]);
@@ -33,7 +38,8 @@ static void convolve(const void *context, int64_t first, int64_t last) {
         for (int64_t e = 0; e < E; e++) {
             double sum = 0;
             for (int64_t t = 0; t < taps; t++)
-                sum += (double)weight[t * E + e] * (double)token(x, b, p->ahead ? i + t : i + W - 1 - t)[e];
+                sum += (double)weight[row_of(call, t, W) * E + e] *
+                       (double)token(x, b, p->ahead ? i + t : i + W - 1 - t)[e];
             token(y, b, i)[e] = (real)sum;
         }
     }
@@ -56,7 +62,7 @@ static void correlate(const void *context, int64_t first, int64_t last) {
     const int64_t W = dw->size[0], E = dw->size[1];
     const bool ahead = ((const ls_conv_params *)call->params)->ahead;
     for (int64_t k = first; k < last; k++) {
-        const int64_t t = k / E, e = k % E;
+        const int64_t t = row_of(call, k / E, W), e = k % E;
         double sum = 0;
         for (int64_t b = 0; b < dy->size[0]; b++)
             for (int64_t i = 0; i < dy->size[1]; i++)
