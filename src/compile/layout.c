@@ -1,12 +1,11 @@
 /* The layout of a job's sequence: made from the target and the masks of all attention nodes, or taken over. */
 #include "compile/compile_impl.h"
 
-/* The size of a factor: that of the inputs' dimensions that stand for it. 1: there is none. */
+/* The size of a factor: that of the dimensions that stand for it. 1: there is none. */
 static int64_t size_of_factor(const ls_graph *g, ls_factor factor) {
     int64_t size = 1;
     for (int t = 1; t < g->n_tensors; t++) {
         const ls_tensor_info *info = &g->tensors[t];
-        if (info->role != LS_ROLE_INPUT) continue;
         for (int i = 0; i < info->shape.ndim; i++) {
             if (info->shape.dim[i].factor == factor) size = info->shape.dim[i].size;
         }

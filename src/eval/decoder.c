@@ -61,21 +61,6 @@ int64_t ls_decoder_cache_bytes(const ls_decoder *d, const ls_image *image) {
     return bytes;
 }
 
-ls_status ls_decoder_prefill(const ls_decoder *d, const ls_rank *rank, const int32_t *ids, int64_t n) {
-    const ls_binding *tokens = ls_image_find(rank->image, "tokens"),
-                     *positions = ls_image_find(rank->image, "positions");
-    LS_ASSERT(n <= d->most);
-    int32_t *row = calloc((size_t)d->most, sizeof *row);
-    if (row == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)d->most);
-    memcpy(row, ids, sizeof *row * (size_t)n);
-    ls_status status = ls_executor_scatter(rank->executor, tokens, row);
-    for (int64_t i = 0; i < d->most; i++) row[i] = (int32_t)i;
-    if (status.code == LS_OK && positions != NULL) status = ls_executor_scatter(rank->executor, positions, row);
-    free(row);
-    LS_TRY(status);
-    return ls_executor_run(rank->executor, rank->evaluate);
-}
-
 static ls_status put_number(const ls_rank *rank, const char *name, int64_t value) {
     const ls_operand to = ls_image_elements(rank->image, name, 0, 1);
     const int32_t number = (int32_t)value;
@@ -100,6 +85,38 @@ static ls_status put_spans(const ls_decoder *d, const ls_rank *rank, int64_t pla
     return ls_ok();
 }
 
+/* Puts the new token and runs its program. */
+static ls_status run_token(const ls_decoder *d, const ls_rank *rank, int32_t id, int64_t place) {
+    LS_TRY(put_number(rank, LS_NEXT "tokens", id));
+    LS_TRY(put_number(rank, LS_NEXT "positions", place));
+    LS_TRY(put_number(rank, LS_NEXT_PLACE, place));
+    LS_TRY(put_spans(d, rank, place));
+    return ls_executor_run(rank->executor, d->decode);
+}
+
+/* States of no tokens, then the tokens one after the other. */
+static ls_status prefill_by_token(const ls_decoder *d, const ls_rank *rank, const int32_t *ids, int64_t n) {
+    LS_TRY(ls_executor_run(rank->executor, rank->evaluate));
+    for (int64_t i = 0; i < n; i++) LS_TRY(run_token(d, rank, ids[i], i));
+    return ls_ok();
+}
+
+ls_status ls_decoder_prefill(const ls_decoder *d, const ls_rank *rank, const int32_t *ids, int64_t n) {
+    if (d->decoding.by_token) return prefill_by_token(d, rank, ids, n);
+    const ls_binding *tokens = ls_image_find(rank->image, "tokens"),
+                     *positions = ls_image_find(rank->image, "positions");
+    LS_ASSERT(n <= d->most);
+    int32_t *row = calloc((size_t)d->most, sizeof *row);
+    if (row == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)d->most);
+    memcpy(row, ids, sizeof *row * (size_t)n);
+    ls_status status = ls_executor_scatter(rank->executor, tokens, row);
+    for (int64_t i = 0; i < d->most; i++) row[i] = (int32_t)i;
+    if (status.code == LS_OK && positions != NULL) status = ls_executor_scatter(rank->executor, positions, row);
+    free(row);
+    LS_TRY(status);
+    return ls_executor_run(rank->executor, rank->evaluate);
+}
+
 /* LS_INVALID if a logit is not finite. All ranks have equal logits, so they return the same status. */
 static ls_status check_logits(const ls_decoder *d, const ls_rank *rank, const float *logits, int64_t place) {
     const int64_t V = ls_view_elements(&ls_image_find(rank->image, d->logits)->operand.view);
@@ -113,11 +130,7 @@ static ls_status check_logits(const ls_decoder *d, const ls_rank *rank, const fl
 
 ls_status ls_decoder_next(const ls_decoder *d, const ls_rank *rank, int32_t id, int64_t place, float *logits) {
     LS_ASSERT(place < d->most);
-    LS_TRY(put_number(rank, LS_NEXT "tokens", id));
-    LS_TRY(put_number(rank, LS_NEXT "positions", place));
-    LS_TRY(put_number(rank, LS_NEXT_PLACE, place));
-    LS_TRY(put_spans(d, rank, place));
-    LS_TRY(ls_executor_run(rank->executor, d->decode));
+    LS_TRY(run_token(d, rank, id, place));
     LS_TRY(ls_executor_read(rank->executor, &ls_image_find(rank->image, d->logits)->operand, logits));
     return check_logits(d, rank, logits, place);
 }

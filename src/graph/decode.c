@@ -2,7 +2,8 @@
  * Turns a model's graph into one that continues a sequence. It has two parts: the nodes that compute what must be kept
  * of all tokens (keys and values), at once (the prefill), and then all nodes for a single new token: an op's row says
  * what it keeps and what stands for it there (attention over a cache, to which the new token's key and value are
- * added). An op without such a rule is repeated, and must work token by token.
+ * added). An op without such a rule is repeated, and must work token by token. What has a state keeps only that: then
+ * the first part makes zeros, and the tokens that are given are taken one after the other by the second part.
  */
 #include "graph/graph_impl.h"
 
@@ -16,6 +17,8 @@ struct ls_next {
     ls_tensor *map;   /* by tensor of `from`: its clone in the part that is being built */
     ls_tensor place;  /* the input with the new token's position */
     ls_tensor *spans; /* by mask of out->mask: the input with its spans */
+    ls_tensor *state; /* by node of `from`: its state; LS_NO_TENSOR: it has none */
+    int node;         /* of `from`, at work */
     ls_decoding *out;
 };
 
@@ -43,6 +46,8 @@ ls_shape ls_next_shape(const ls_next *n, ls_tensor t) {
         if (one.dim[d].factor != LS_FACTOR_NONE) one.dim[d] = (ls_dim){1, LS_FACTOR_NONE};
     return one;
 }
+
+ls_tensor ls_next_state(const ls_next *n) { return n->state[n->node]; }
 
 ls_tensor ls_next_place(const ls_next *n) { return n->place; }
 
@@ -117,19 +122,50 @@ static void clone_node(ls_next *n, const ls_node *node) {
 static void find_needed(const ls_graph *g, bool *wanted, bool *needed) {
     for (int n = g->n_nodes - 1; n >= 0; n--) {
         for (int o = 0; o < g->nodes[n].n_out; o++) needed[n] |= wanted[g->nodes[n].out[o].id];
-        for (int i = 0; i < g->nodes[n].n_in && needed[n]; i++) wanted[g->nodes[n].in[i].id] = true;
+        for (int i = 0; i < g->nodes[n].n_in && needed[n]; i++)
+            if ((g->nodes[n].op->unread >> i & 1) == 0) wanted[g->nodes[n].in[i].id] = true;
     }
 }
 
 static void clone_needed(ls_next *n, const bool *needed) {
-    for (int i = 0; i < n->from->n_nodes && n->to->status.code == LS_OK; i++)
-        if (needed[i]) clone_node(n, &n->from->nodes[i]);
+    for (n->node = 0; n->node < n->from->n_nodes && n->to->status.code == LS_OK; n->node++)
+        if (needed[n->node]) clone_node(n, &n->from->nodes[n->node]);
 }
 
 /* Marks the inputs that a node keeps for the tokens that follow. */
 static void find_caches(const ls_node *node, bool *kept) {
     for (int i = 0; i < node->n_in; i++)
         if ((node->op->cache >> i & 1) != 0) kept[node->in[i].id] = true;
+}
+
+static bool has_states(const ls_graph *g, const bool *needed) {
+    bool has = false;
+    for (int n = 0; n < g->n_nodes; n++) has |= needed[n] && g->nodes[n].op->state != NULL;
+    return has;
+}
+
+static ls_tensor make_zeros(const ls_next *n, const ls_shape *shape, ls_dtype dtype) {
+    const ls_tensor zeros = ls_zeros(n->to, shape);
+    return dtype == n->to->accumulator ? zeros : ls_cast(n->to, zeros, dtype);
+}
+
+/* The prefill of a graph with states: zeros, and as many for what is kept of all tokens. */
+static void begin_states(ls_next *n, const bool *needed, const bool *kept) {
+    const ls_graph *from = n->from;
+    for (int t = 1; t < from->n_tensors; t++) {
+        if (!kept[t]) continue;
+        n->whole[t] = make_zeros(n, &from->tensors[t].shape, from->tensors[t].dtype);
+        copy_name(n, n->whole[t], ls_graph_at(from, t));
+    }
+    for (int i = 0; i < from->n_nodes; i++) {
+        const ls_node *node = &from->nodes[i];
+        ls_shape shape;
+        ls_dtype dtype;
+        if (!needed[i] || node->op->state == NULL) continue;
+        node->op->state(from, node, &shape, &dtype);
+        n->state[i] = ls_named(n->to, make_zeros(n, &shape, dtype), "state of %s", from->tensors[node->out[0].id].name);
+        n->out->kept[n->out->n_kept++] = n->state[i];
+    }
 }
 
 static ls_status check_batch(const ls_graph *g) {
@@ -147,19 +183,25 @@ ls_status ls_graph_decode(const ls_graph *from, ls_tensor logits, ls_graph *to, 
     LS_TRY(ls_graph_status(from));
     LS_TRY(check_batch(from));
     ls_arena *arena = to->arena;
-    ls_decoding result = {.kept = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors + 1),
+    ls_decoding result = {.kept = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors + from->n_nodes + 1),
                           .mask = LS_NEW_ARRAY(arena, ls_mask, from->n_nodes + 1)};
     bool *wanted = LS_NEW_ARRAY(arena, bool, from->n_tensors), *needed = LS_NEW_ARRAY(arena, bool, from->n_nodes);
     bool *kept = LS_NEW_ARRAY(arena, bool, from->n_tensors), *before = LS_NEW_ARRAY(arena, bool, from->n_nodes);
     ls_next next = {.from = from, .to = to, .whole = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors), .out = &result};
     next.spans = LS_NEW_ARRAY(arena, ls_tensor, from->n_nodes + 1);
+    next.state = LS_NEW_ARRAY(arena, ls_tensor, from->n_nodes + 1);
     wanted[logits.id] = true;
     find_needed(from, wanted, needed);
     for (int n = 0; n < from->n_nodes; n++)
         if (needed[n]) find_caches(&from->nodes[n], kept);
-    find_needed(from, kept, before);
+    result.by_token = has_states(from, needed);
     next.map = next.whole;
-    clone_needed(&next, before);
+    if (result.by_token) {
+        begin_states(&next, needed, kept);
+    } else {
+        find_needed(from, kept, before);
+        clone_needed(&next, before);
+    }
     result.forward_nodes = to->n_nodes;
     const ls_shape one = {2, {{1, LS_FACTOR_NONE}, {1, LS_FACTOR_NONE}}};
     next.map = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors);

@@ -268,6 +268,13 @@ typedef struct ls_op {
      */
     unsigned cache;
     ls_tensor (*next)(ls_next *n, const ls_node *node);
+    /*
+     * Of those with a state: its shape and type. It is zeros before the first token, and the node of `next` changes it
+     * (ls_next_state). Such a graph takes the tokens that are given one after the other, too. unread: bit i: `next`
+     * does not read input i.
+     */
+    void (*state)(const ls_graph *g, const ls_node *node, ls_shape *shape, ls_dtype *dtype);
+    unsigned unread;
 } ls_op;
 
 /*
@@ -284,7 +291,7 @@ typedef struct ls_op {
         X(cross_entropy), X(scale_rows), X(scale_rows_dw), X(recurrence), X(recurrence_back), X(split), X(join),      \
         X(redistribute), X(map), X(broadcast), X(reduce), X(reduce_max), X(reduce_max_grad), X(permute), X(contract), \
         X(contract_sum), X(linear_recurrence), X(linear_recurrence_unmasked), X(linear_recurrence_grad),              \
-        X(stage_send), X(stage_expect), X(stage_arrive)
+        X(linear_recurrence_next), X(conv_next), X(stage_send), X(stage_expect), X(stage_arrive)
 
 #define LS_OP_ROW(op) ls_op_##op
 extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);
@@ -365,6 +372,13 @@ typedef struct ls_linear_recurrence_node {
     ls_linear_recurrence_params kernel;
     bool has_decay, has_beta, has_places;
 } ls_linear_recurrence_node;
+
+/* Inputs of a node for one more token: the state [1,H,D,E], which it changes, then those of the recurrence but places.
+ */
+enum { LS_LINEAR_NEXT_STATE, LS_LINEAR_NEXT_INPUTS };
+/* Of a convolution for one more token: rows of the last tokens [1,width,E], to which it adds its own, x and the weight.
+ */
+enum { LS_CONV_NEXT_ROWS, LS_CONV_NEXT_X, LS_CONV_NEXT_WEIGHT };
 
 /* Operations of one token and head, with keys and values of so many elements. */
 double ls_linear_recurrence_flops(const ls_linear_recurrence_params *params, double D, double E);
@@ -463,8 +477,11 @@ LS_MUST_USE ls_status ls_graph_differentiate_loss(ls_graph *graph, ls_tensor los
 #define LS_NEXT_PLACE LS_NEXT "place"
 
 typedef struct ls_decoding {
-    int forward_nodes; /* nodes of the prefill: keys and values of all tokens. The nodes after them are for one token */
-    ls_tensor logits;  /* of the new token: [1,1,V] */
+    /* Nodes of the prefill: keys and values of all tokens; or, by_token, zeros. The nodes after them are for one token
+     */
+    int forward_nodes;
+    bool by_token;    /* there are states: what is given is taken token by token, after the prefill */
+    ls_tensor logits; /* of the new token: [1,1,V] */
     /* tensors that the host must fetch (ls_job.fetch): the caches, then the logits; owned by the graph */
     ls_tensor *kept;
     int n_kept;

@@ -46,6 +46,7 @@ ls_tensor ls_next_cache(ls_next *n, ls_tensor t);
  */
 ls_shape ls_next_shape(const ls_next *n, ls_tensor t);
 /* Inputs: the position of the new token, and the spans of keys that it sees under a mask. */
+ls_tensor ls_next_state(const ls_next *n); /* that of the node at work */
 ls_tensor ls_next_place(const ls_next *n);
 ls_tensor ls_next_spans(ls_next *n, const ls_mask *mask);
 

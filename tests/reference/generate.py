@@ -201,6 +201,8 @@ def check_live(build):
             config.update(no_rope_layers=[1, 0, 1, 0])
         if name == "phi3":
             config["rope_scaling"] = dict(type="longrope", short_factor=[1.0] * 6, long_factor=[1.1, 1.5, 2.0, 2.5, 3.0, 4.0])
+        if name == "qwen3_5":
+            config.update(layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention"])
         if name == "qwen3":
             config.update(layer_types=["full_attention"] * 4)
         with tempfile.TemporaryDirectory() as scratch:

@@ -122,4 +122,5 @@ static void need_tables(ls_builder *b, int n) {
     b->sites->reads_positions = true;
 }
 
-const ls_lowering ls_lowering_attention_cached = {.lower = lower, .tables = need_tables};
+/* Of ranks that exchange heads elsewhere each has a part of the cache here. */
+const ls_lowering ls_lowering_attention_cached = {.has_heads = true, .lower = lower, .tables = need_tables};

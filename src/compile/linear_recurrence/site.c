@@ -18,15 +18,16 @@ static ls_operand nothing(ls_operand like, ls_dtype dtype, int ndim) {
     return ls_operand_dense(like.buffer, like.offset, dtype, ndim, size);
 }
 
-static ls_linear_site make_site(ls_builder *b, const ls_node *node, int options) {
+/* The recurrence's inputs begin at `first` of the node's, and those that it may lack at `options`. */
+static ls_linear_site make_site(ls_builder *b, const ls_node *node, int first, int options) {
     const ls_linear_recurrence_node *p = node->params;
     ls_linear_site s = {.node = node, .params = p->kernel};
     ls_linear_tensors *t = &s.tensors;
     t->grad_o.buffer = -1;
     const ls_dtype G = b->image->accumulator;
-    t->q = ls_lower_tensor(b, node->in[LS_LINEAR_Q]);
-    t->k = ls_lower_tensor(b, node->in[LS_LINEAR_K]);
-    t->v = ls_lower_tensor(b, node->in[LS_LINEAR_V]);
+    t->q = ls_lower_tensor(b, node->in[first + LS_LINEAR_Q]);
+    t->k = ls_lower_tensor(b, node->in[first + LS_LINEAR_K]);
+    t->v = ls_lower_tensor(b, node->in[first + LS_LINEAR_V]);
     int at = options;
     t->decay = p->has_decay ? with_elements(ls_lower_tensor(b, node->in[at++])) : nothing(t->v, G, 4);
     t->beta = p->has_beta ? with_elements(ls_lower_tensor(b, node->in[at++])) : nothing(t->v, G, 4);
@@ -40,7 +41,7 @@ static ls_linear_site make_site(ls_builder *b, const ls_node *node, int options)
     s.D = t->k.view.size[3];
     s.H = t->v.view.size[2];
     s.E = t->v.view.size[3];
-    const ls_tensor k = node->in[LS_LINEAR_K], v = node->in[LS_LINEAR_V];
+    const ls_tensor k = node->in[first + LS_LINEAR_K], v = node->in[first + LS_LINEAR_V];
     s.values = ls_sizes_of(b, v, 2, b->sharding->tensor[v.id].cut[2]);
     s.keys = ls_sizes_of(b, k, 2, b->sharding->tensor[k.id].cut[2]);
     s.map = s.D * s.E + ls_linear_recurrence_factors(&s.params, s.D, t->decay.view.size[3]);
@@ -49,7 +50,7 @@ static ls_linear_site make_site(ls_builder *b, const ls_node *node, int options)
 
 static ls_linear_site forward_site(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
-    ls_linear_site s = make_site(b, node, LS_LINEAR_OPTIONS);
+    ls_linear_site s = make_site(b, node, 0, LS_LINEAR_OPTIONS);
     s.forward = at->of;
     s.tensors.o = ls_lower_tensor(b, node->out[0]);
     return s;
@@ -58,7 +59,7 @@ static ls_linear_site forward_site(ls_builder *b, const ls_program_node *at) {
 static ls_linear_site gradient_site(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     const ls_linear_recurrence_node *p = node->params;
-    ls_linear_site s = make_site(b, node, LS_LINEAR_GRAD_OPTIONS);
+    ls_linear_site s = make_site(b, node, 0, LS_LINEAR_GRAD_OPTIONS);
     ls_linear_tensors *t = &s.tensors;
     s.forward = node->forward;
     t->grad_o = ls_lower_tensor(b, node->in[LS_LINEAR_GRAD_DO]);
@@ -106,6 +107,15 @@ static void lower_gradient(ls_builder *b, const ls_program_node *at) {
     if (way != NULL) way->backward(b, way, &site);
 }
 
+/* One token, which all ranks know; those along axes of features have its heads and their states. */
+static void lower_next(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
+    const int first = LS_LINEAR_NEXT_INPUTS;
+    ls_linear_site s = make_site(b, node, first, first + LS_LINEAR_OPTIONS);
+    s.tensors.o = ls_lower_tensor(b, node->out[0]);
+    ls_linear_forward(b, &s, &s.tensors, 0, 1, ls_lower_tensor(b, node->in[LS_LINEAR_NEXT_STATE]));
+}
+
 /* Which runs stand in front of a rank's depends on where these begin. */
 static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh,
                            const ls_sharding *sharding) {
@@ -114,4 +124,5 @@ static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_
 
 const ls_lowering ls_lowering_linear_recurrence = {.lower = lower_forward, .tells_apart = tells_apart},
                   ls_lowering_linear_recurrence_unmasked = {.lower = lower_forward, .tells_apart = tells_apart},
-                  ls_lowering_linear_recurrence_grad = {.lower = lower_gradient, .tells_apart = tells_apart};
+                  ls_lowering_linear_recurrence_grad = {.lower = lower_gradient, .tells_apart = tells_apart},
+                  ls_lowering_linear_recurrence_next = {.lower = lower_next};

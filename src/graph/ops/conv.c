@@ -83,6 +83,29 @@ static double dw_flops(const ls_view *in, const ls_view *out, const void *params
     return 2.0 * (double)out->size[0] * (double)ls_view_elements(&in[1]);
 }
 
+/* Rows of the last tokens, of the type of x. */
+static void state_of(const ls_graph *g, const ls_node *node, ls_shape *shape, ls_dtype *dtype) {
+    const ls_shape *w = &ls_graph_tensor(g, node->in[1])->shape;
+    *shape = (ls_shape){3, {{1, LS_FACTOR_NONE}, w->dim[0], w->dim[1]}};
+    *dtype = g->dtype;
+}
+
+static ls_tensor conv_next(ls_next *n, const ls_node *node) {
+    const ls_tensor in[] = {[LS_CONV_NEXT_ROWS] = ls_next_state(n),
+                            [LS_CONV_NEXT_X] = ls_next_tensor(n, node->in[0]),
+                            [LS_CONV_NEXT_WEIGHT] = ls_next_tensor(n, node->in[1])};
+    return ls_graph_add(ls_next_graph(n), &ls_op_conv_next, node->params, node->params_bytes, in, LS_COUNT(in), -1);
+}
+
+static ls_status next_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    static const int of[] = {LS_CONV_NEXT_X, LS_CONV_NEXT_ROWS};
+    for (int o = 0; o < 2; o++) {
+        out[o].dtype = ls_graph_tensor(g, node->in[of[o]])->dtype;
+        out[o].shape = ls_graph_tensor(g, node->in[of[o]])->shape;
+    }
+    return ls_ok();
+}
+
 const ls_op ls_op_conv = {.name = "conv",
                           .kernel = LS_KERNEL_CONV,
                           .reach = LS_REACH_NEIGHBOURS,
@@ -93,7 +116,21 @@ const ls_op ls_op_conv = {.name = "conv",
                           .shape = conv_shape,
                           .gradient = conv_gradient,
                           .dims = "bsc,Tc,bsR>bsc",
-                          .flops = conv_flops};
+                          .flops = conv_flops,
+                          .next = conv_next,
+                          .state = state_of,
+                          .unread = 1U << 2};
+
+/* Of one token. */
+const ls_op ls_op_conv_next = {.name = "conv_next",
+                               .kernel = LS_KERNEL_CONV,
+                               .reach = LS_REACH_ALL,
+                               .least_in = 3,
+                               .most_in = 3,
+                               .n_out = 2,
+                               .in_place = {0, 1 + LS_CONV_NEXT_ROWS},
+                               .shape = next_shape,
+                               .dims = "ATc,ABc,Tc>ABc,ATc"};
 
 const ls_op ls_op_conv_dw = {.name = "conv_dw",
                              .kernel = LS_KERNEL_CONV_DW,

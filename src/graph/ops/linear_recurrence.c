@@ -156,6 +156,47 @@ static void recurrence_gradient(ls_gradient *d, const ls_node *node) {
         if (ls_gradient_wanted(d, i)) ls_gradient_add(d, i, ls_graph_output(g, first, i));
 }
 
+/* --- one more token ------------------------------------------------------------------------------------------------
+ */
+
+static void state_of(const ls_graph *g, const ls_node *node, ls_shape *shape, ls_dtype *dtype) {
+    const ls_shape *k = shape_of(g, node, LS_LINEAR_K), *v = shape_of(g, node, LS_LINEAR_V);
+    *shape = (ls_shape){4, {{1, LS_FACTOR_NONE}, v->dim[2], k->dim[3], v->dim[3]}};
+    *dtype = g->accumulator;
+}
+
+static ls_tensor recurrence_next(ls_next *n, const ls_node *node) {
+    ls_linear_recurrence_node params = *params_of(node);
+    const int given = LS_LINEAR_OPTIONS + params.has_decay + params.has_beta;
+    ls_tensor in[LS_NODE_INPUTS] = {[LS_LINEAR_NEXT_STATE] = ls_next_state(n)};
+    for (int i = 0; i < given; i++)
+        in[LS_LINEAR_NEXT_INPUTS + i] = ls_next_tensor(n, node->in[i]);
+    params.has_places = false;
+    return ls_graph_add(ls_next_graph(n), &ls_op_linear_recurrence_next, &params, sizeof params, in,
+                        LS_LINEAR_NEXT_INPUTS + given, -1);
+}
+
+static ls_status next_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const int of[] = {LS_LINEAR_NEXT_INPUTS + LS_LINEAR_V, LS_LINEAR_NEXT_STATE};
+    for (int o = 0; o < 2; o++) {
+        out[o].dtype = ls_graph_tensor(g, node->in[of[o]])->dtype;
+        out[o].shape = *shape_of(g, node, of[o]);
+    }
+    return ls_ok();
+}
+
+static void next_dims(const ls_graph *g, const ls_node *node, char *text) {
+    const ls_linear_recurrence_node *p = params_of(node);
+    const int first = LS_LINEAR_NEXT_INPUTS;
+    const bool one = shape_of(g, node, first + LS_LINEAR_K)->dim[2].size == 1;
+    const bool by_element = p->has_decay && shape_of(g, node, first + LS_LINEAR_OPTIONS)->ndim == 4;
+    const char *keys = one ? "ABKD" : "ABkD", *heads = one ? "g" : "(kg)";
+    text += sprintf(text, "A%sDE,%s,%s,AB%sE", heads, keys, keys, heads);
+    if (p->has_decay) text += sprintf(text, ",AB%s%s", heads, by_element ? "D" : "");
+    if (p->has_beta) text += sprintf(text, ",AB%s", heads);
+    sprintf(text, ">AB%sE,A%sDE", heads, heads);
+}
+
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
 const ls_op ls_op_linear_recurrence = {.name = "linear_recurrence",
@@ -166,7 +207,19 @@ const ls_op ls_op_linear_recurrence = {.name = "linear_recurrence",
                                        .shape = recurrence_shape,
                                        .gradient = recurrence_gradient,
                                        .dims_of = forward_dims,
-                                       .flops = forward_flops};
+                                       .flops = forward_flops,
+                                       .next = recurrence_next,
+                                       .state = state_of};
+
+/* Of one token: its result, and the state behind it. */
+const ls_op ls_op_linear_recurrence_next = {.name = "linear_recurrence_next",
+                                            .reach = LS_REACH_ALL,
+                                            .least_in = LS_LINEAR_NEXT_INPUTS + LS_LINEAR_OPTIONS,
+                                            .most_in = LS_LINEAR_NEXT_INPUTS + LS_LINEAR_OPTIONS + 2,
+                                            .n_out = 2,
+                                            .in_place = {0, 1 + LS_LINEAR_NEXT_STATE},
+                                            .shape = next_shape,
+                                            .dims_of = next_dims};
 
 const ls_op ls_op_linear_recurrence_unmasked = {.name = "linear_recurrence_unmasked",
                                                 .reach = LS_REACH_ALL,

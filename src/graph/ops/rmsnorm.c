@@ -84,5 +84,7 @@ ls_tensor ls_l2norm(ls_graph *g, ls_tensor x, double epsilon, double scale) {
     if (shape->ndim == 0) return ls_graph_fail(g, ls_error(LS_INVALID, "ls_l2norm: a tensor without dimensions"));
     const ls_shape last = {1, {shape->dim[shape->ndim - 1]}};
     const double n = (double)last.dim[0].size;
-    return ls_rmsnorm_offset(g, x, ls_cast(g, ls_zeros(g, &last), g->dtype), epsilon / n, scale / sqrt(n));
+    const ls_tensor zeros = ls_zeros(g, &last);
+    const ls_tensor weight = g->dtype == g->accumulator ? zeros : ls_cast(g, zeros, g->dtype);
+    return ls_rmsnorm_offset(g, x, weight, epsilon / n, scale / sqrt(n));
 }
