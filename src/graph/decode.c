@@ -149,9 +149,15 @@ static ls_tensor make_zeros(const ls_next *n, const ls_shape *shape, ls_dtype dt
     return dtype == n->to->accumulator ? zeros : ls_cast(n->to, zeros, dtype);
 }
 
-/* The prefill of a graph with states: zeros, and as many for what is kept of all tokens. */
+/*
+ * The prefill of a graph with states: zeros, and as many for what is kept of all tokens. Its inputs are there as they
+ * would be otherwise, because they say what ranks share.
+ */
 static void begin_states(ls_next *n, const bool *needed, const bool *kept) {
     const ls_graph *from = n->from;
+    for (int t = 1; t < from->n_tensors; t++)
+        if (from->tensors[t].role == LS_ROLE_INPUT && has_factor(from, ls_graph_at(from, t)))
+            n->whole[t] = clone_leaf(n, ls_graph_at(from, t));
     for (int t = 1; t < from->n_tensors; t++) {
         if (!kept[t]) continue;
         n->whole[t] = make_zeros(n, &from->tensors[t].shape, from->tensors[t].dtype);

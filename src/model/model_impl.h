@@ -25,9 +25,11 @@ typedef struct ls_layer_set {
     uint8_t bits[LS_MOST_LAYERS / 8];
 } ls_layer_set;
 
-/* Sizes of layers with a state: heads of keys and of values, the elements of each, and taps of the convolution. */
+/* Layers with a state. */
 typedef struct ls_state_sizes {
-    int64_t K, H, D, E, width;
+    int64_t K, H, D, E, width;    /* heads of keys and of values, the elements of each, and taps of the convolution */
+    double least_step, most_step; /* how far a token may go (ls_layer_step) */
+    bool biased, conv_biased;     /* the products, and the convolution */
 } ls_state_sizes;
 
 typedef struct ls_layer ls_layer;
@@ -146,7 +148,7 @@ struct ls_architecture {
 /* All architectures: the row of X is ls_architecture_X. */
 #define LS_ARCHITECTURES(X)                                                                                           \
     X(llama), X(mistral), X(qwen2), X(qwen3), X(gpt2), X(gemma2), X(gemma3), X(phi3), X(olmo2), X(olmo3), X(smollm3), \
-        X(granite), X(ministral3), X(glm4), X(cohere2), X(seed_oss), X(starcoder2), X(qwen3_5)
+        X(granite), X(ministral3), X(glm4), X(cohere2), X(seed_oss), X(starcoder2), X(qwen3_5), X(mamba2)
 #define LS_ARCHITECTURE_ROW(name) ls_architecture_##name
 extern const ls_architecture LS_ARCHITECTURES(LS_ARCHITECTURE_ROW);
 
@@ -309,6 +311,9 @@ LS_MUST_USE ls_status ls_config_rope(ls_json_value root, const ls_config_field *
  */
 LS_MUST_USE ls_status ls_config_windows(ls_json_value root, ls_model_config *out);
 
+/* Reads time_step_limit (state_space.c). */
+LS_MUST_USE ls_status ls_config_step_limits(ls_json_value root, ls_state_sizes *out);
+
 /* --- context extension (rope_change.c) ---------------------------------------------------------------------------- */
 
 /* Changes the rotary positions in *text, the malloc'ed text of the config.json from which `config` was read. */
@@ -367,6 +372,17 @@ ls_tensor ls_heads_normalised_together(const ls_layer *b, ls_tensor x, int64_t H
 /* down(activation(gate(x))·up(x)); the products for gate and up apart, or joined in gate_up_proj. */
 ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x);
 ls_tensor ls_layer_gated_joined(const ls_layer *b, ls_tensor x);
+
+/* Parts of layers with a state (state_space.c), with parameters BLOCK.conv1d.weight and so on. */
+/* silu of a convolution [..,channels] within documents. */
+ls_tensor ls_layer_convolve(const ls_layer *b, ls_tensor x, const char *block, int64_t channels, bool biased);
+/*
+ * Of each head, G[B,S,H]: how far a token goes, softplus(raw + dt_bias) within the config's limits; and the logarithm
+ * of how a state fades on the way, -exp(A_log)·step.
+ */
+void ls_layer_step(const ls_layer *b, ls_tensor raw, const char *block, ls_tensor *step, ls_tensor *decay);
+/* The mixer of Mamba-2. */
+ls_tensor ls_layer_state_space(const ls_layer *b, ls_tensor x, const char *block);
 
 /* A model of a config.json around its architecture's logits. known: see ls_model_lengths. */
 LS_MUST_USE ls_status ls_layers_build(const ls_model *model, ls_graph *graph, const ls_model_lengths *lengths,

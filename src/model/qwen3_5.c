@@ -62,35 +62,6 @@ static ls_status complete(ls_json_value root, ls_model_config *out) {
 
 /* --- a gated delta rule ------------------------------------------------------------------------------------------- */
 
-/* Taps [width,channels], the token's own first, of a weight [channels,1,width] that has it last. */
-static ls_tensor convolve(const ls_layer *b, ls_tensor x, int64_t channels) {
-    const int64_t W = b->config->state.width;
-    const ls_tensor weight = ls_layer_parameter(b, "linear_attn.conv1d.weight", 3, (int64_t[]){channels, 1, W});
-    const ls_tensor taps = ls_permute_dims(b->g, ls_reshape(b->g, weight, 2, (int64_t[]){channels, W}), (int[]){1, 0});
-    const ls_conv_form form = {.reach = b->reach, .last_first = true};
-    return ls_silu(b->g, ls_conv_within(b->g, x, taps, &form));
-}
-
-/* -exp(A_log)·softplus(a + dt_bias), of the type of states. */
-static ls_tensor decay_of(const ls_layer *b, ls_tensor a) {
-    const int64_t H = b->config->state.H;
-    const ls_tensor in[] = {a, ls_layer_parameter(b, "linear_attn.dt_bias", 1, &H),
-                            ls_layer_parameter(b, "linear_attn.A_log", 1, &H)};
-    const ls_map_step steps[] = {{.code = LS_MAP_ADD, .a = 0, .b = 1}, /* 3 */
-                                 {.code = LS_MAP_NUMBER, .number = 0}, /* 4 */
-                                 {.code = LS_MAP_MAX, .a = 3, .b = 4}, /* 5 */
-                                 {.code = LS_MAP_ABS, .a = 3},         /* 6 */
-                                 {.code = LS_MAP_NEG, .a = 6},         /* 7 */
-                                 {.code = LS_MAP_EXP, .a = 7},         /* 8 */
-                                 {.code = LS_MAP_LOG1P, .a = 8},       /* 9 */
-                                 {.code = LS_MAP_ADD, .a = 5, .b = 9}, /* 10: softplus */
-                                 {.code = LS_MAP_EXP, .a = 2},         /* 11 */
-                                 {.code = LS_MAP_NEG, .a = 11},        /* 12 */
-                                 {.code = LS_MAP_MUL, .a = 12, .b = 10}};
-    const ls_expression expression = {.step = steps, .n_steps = LS_COUNT(steps), .wide = 1};
-    return ls_map(b->g, in, LS_COUNT(in), &expression);
-}
-
 /* sigmoid(x), in the model's type and then of the type of states. */
 static ls_tensor rate_of(const ls_layer *b, ls_tensor x) {
     const ls_map_step step = {.code = LS_MAP_SIGMOID, .a = 0};
@@ -107,10 +78,11 @@ static ls_tensor gated_delta_rule(const ls_layer *b, ls_tensor x) {
     const ls_tensor z = ls_layer_project(b, x, "linear_attn", "in_proj_z", values, E, false),
                     rate = ls_layer_project(b, x, "linear_attn", "in_proj_b", n->H, E, false),
                     a = ls_layer_project(b, x, "linear_attn", "in_proj_a", n->H, E, false);
-    ls_tensor part[3];
-    ls_split(g, convolve(b, qkv, 2 * keys + values), 3, (int64_t[]){keys, keys, values}, part);
-    const ls_linear_state rule = {
-        .decay = decay_of(b, a), .beta = rate_of(b, rate), .places = b->positions, .delta = true};
+    ls_tensor part[3], step, decay;
+    ls_layer_step(b, a, "linear_attn", &step, &decay);
+    ls_split(g, ls_layer_convolve(b, qkv, "linear_attn", 2 * keys + values, false), 3, (int64_t[]){keys, keys, values},
+             part);
+    const ls_linear_state rule = {.decay = decay, .beta = rate_of(b, rate), .places = b->positions, .delta = true};
     const ls_tensor q = ls_l2norm(g, ls_split_last(g, part[0], n->K, n->D), epsilon, 1 / sqrt(width)),
                     k = ls_l2norm(g, ls_split_last(g, part[1], n->K, n->D), epsilon, 1);
     const ls_tensor o = ls_linear_recurrence(g, q, k, ls_split_last(g, part[2], n->H, n->E), &rule);
@@ -166,7 +138,7 @@ const ls_architecture ls_architecture_qwen3_5 = {
                           .D = 256,
                           .longest = 32768,
                           .initializer_range = 0.02},
-                .state = {.K = 16, .H = 32, .D = 128, .E = 128, .width = 4},
+                .state = {.K = 16, .H = 32, .D = 128, .E = 128, .width = 4, .most_step = INFINITY},
                 .parts = &parts,
                 .epsilon = 1e-6,
                 .norm_offset = 1,

@@ -279,7 +279,7 @@ static const struct architecture {
     {"olmo2", {NULL, 0}, 1},          {"olmo3", {NULL, 0}, 2},       {"smollm3", {NULL, 0}, 1},
     {"granite", {NULL, 0}, 1},        {"ministral3", {NULL, 0}, 1},  {"glm4", {NULL, 0}, 1},
     {"cohere2", {NULL, 0}, 2},        {"seed_oss", {NULL, 0}, 1},    {"starcoder2", {NULL, 0}, 1},
-    {"qwen3_5", {NULL, 0}, 1},
+    {"qwen3_5", {NULL, 0}, 1},        {"mamba2", {NULL, 0}, 0},
 };
 
 /* KNOWN tokens that grow to MOST_S: more than dynamic scaling's 16 and than two windows of 12 less one. */

@@ -57,6 +57,7 @@ static const folder folders[] = {
     {"seed_oss", "expected", {NULL, 0}, false},
     {"starcoder2", "expected", {NULL, 0}, false},
     {"qwen3_5", "expected", {NULL, 0}, true},
+    {"mamba2", "expected", {NULL, 0}, true},
 };
 
 static const struct {

@@ -100,6 +100,10 @@ CONFIGS = {
                     rms_norm_eps=1e-6, rope_parameters=dict(rope_type="default", rope_theta=1000.0, partial_rotary_factor=0.5),
                     layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2, linear_num_value_heads=4,
                     linear_key_head_dim=3, linear_value_head_dim=5, linear_conv_kernel_dim=4, tie_word_embeddings=False, dtype="bfloat16"),
+    "mamba2": dict(architectures=["Mamba2ForCausalLM"], model_type="mamba2", vocab_size=48, hidden_size=32, num_hidden_layers=2, num_heads=8,
+                   head_dim=8, state_size=5, n_groups=2, conv_kernel=4, expand=2, chunk_size=8, layer_norm_epsilon=1e-5, use_bias=False,
+                   use_conv_bias=True, time_step_limit=[0.0, {"__float__": "Infinity"}], tie_word_embeddings=True, pad_token_id=1,
+                   dtype="bfloat16"),
 }
 
 # Of llama, in the place of its own: rope_scaling, theta and further changes, as --rope-scaling and --rope-theta make them.

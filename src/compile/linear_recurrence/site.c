@@ -122,7 +122,12 @@ static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_
     return (void)graph, (void)node, (void)sharding, ls_mesh_head_axes(mesh);
 }
 
-const ls_lowering ls_lowering_linear_recurrence = {.lower = lower_forward, .tells_apart = tells_apart},
-                  ls_lowering_linear_recurrence_unmasked = {.lower = lower_forward, .tells_apart = tells_apart},
+/* By way of heads they go to all ranks of a sequence, and states to them by the others. */
+const ls_lowering ls_lowering_linear_recurrence = {.has_heads = true,
+                                                   .lower = lower_forward,
+                                                   .tells_apart = tells_apart},
+                  ls_lowering_linear_recurrence_unmasked = {.has_heads = true,
+                                                            .lower = lower_forward,
+                                                            .tells_apart = tells_apart},
                   ls_lowering_linear_recurrence_grad = {.lower = lower_gradient, .tells_apart = tells_apart},
-                  ls_lowering_linear_recurrence_next = {.lower = lower_next};
+                  ls_lowering_linear_recurrence_next = {.has_heads = true, .lower = lower_next};

@@ -1,0 +1,89 @@
+/* Mamba2ForCausalLM (Dao, Gu, arXiv 2405.21060): layers of one mixer each, which is a state space. */
+#include "model/model_impl.h"
+
+#include <math.h>
+
+#include "graph/graph.h"
+
+static const ls_config_field fields[] = {
+    LS_CONFIG_INT("vocab_size", sizes.V, 1, LS_MOST_VOCABULARY, false),
+    LS_CONFIG_INT("hidden_size", sizes.E, 1, LS_MOST_WIDTH, false),
+    LS_CONFIG_INT("num_hidden_layers", sizes.L, 1, LS_MOST_LAYERS, false),
+    LS_CONFIG_FLAG("tie_word_embeddings", sizes.tied),
+    LS_CONFIG_REAL("initializer_range", sizes.initializer_range, 0, 1e6, false),
+    LS_CONFIG_REAL("layer_norm_epsilon", epsilon, 0, 1, false),
+    LS_CONFIG_INT("num_heads", state.H, 1, LS_MOST_HEADS, false),
+    LS_CONFIG_INT("head_dim", state.E, 1, LS_MOST_HEAD_SIZE, false),
+    LS_CONFIG_INT("n_groups", state.K, 1, LS_MOST_HEADS, false),
+    LS_CONFIG_INT("state_size", state.D, 1, LS_MOST_HEAD_SIZE, false),
+    LS_CONFIG_INT("conv_kernel", state.width, 1, LS_CONV_WIDTH, false),
+    LS_CONFIG_FLAG("use_bias", state.biased),
+    LS_CONFIG_FLAG("use_conv_bias", state.conv_biased),
+    LS_CONFIG_END,
+};
+
+static const ls_config_rule rules[] = {
+    {"expand", LS_RULE_NUMBER, 2, "2: heads are twice as wide as the model"},
+    {NULL, LS_RULE_ABSENT, 0, NULL},
+};
+
+static ls_status complete(ls_json_value root, const ls_architecture *architecture, ls_model_config *out) {
+    (void)architecture;
+    ls_model_sizes *n = &out->sizes;
+    const ls_state_sizes *s = &out->state;
+    if (s->H * s->E != 2 * n->E)
+        return ls_json_error(ls_json_field(root, "num_heads"), "heads that are %lld elements wide together",
+                             2 * (long long)n->E);
+    if (s->H % s->K != 0)
+        return ls_json_error(ls_json_field(root, "n_groups"), "a divisor of the num_heads %lld", (long long)s->H);
+    if (out->activation != ls_silu) return ls_json_error(ls_json_field(root, "hidden_act"), "\"silu\"");
+    n->Hq = s->H;
+    n->Hkv = s->K;
+    n->D = s->E;
+    n->F = s->H * s->E;
+    return ls_config_step_limits(root, &out->state);
+}
+
+static const char *const derived[] = {NULL};
+static const ls_weight_spelling spellings[] = {{"backbone.", ""}, {NULL, NULL}};
+
+static const ls_form form = {.fields = fields,
+                             .rules = rules,
+                             .complete = complete,
+                             .derived = derived,
+                             .tie = {"lm_head.weight", "backbone.embeddings.weight"},
+                             .spellings = spellings};
+
+static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tokens, ls_tensor positions) {
+    const ls_model_sizes *n = &config->sizes;
+    ls_layer b = ls_layer_begin(config, g, "backbone.layers", tokens);
+    b.positions = positions;
+    b.reach = ls_conv_reach(g, positions, (int)config->state.width);
+    const ls_tensor table = ls_parameter(g, "backbone.embeddings.weight", 2, (int64_t[]){n->V, n->E});
+    ls_tensor x = ls_named(g, ls_layer_embed(&b, tokens, table), "embedded");
+    for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) {
+        const ls_tensor mixed = ls_layer_state_space(&b, ls_layer_norm(&b, x, "norm"), "mixer");
+        x = ls_named(g, ls_add(g, x, mixed), "layers.%lld.out", (long long)b.layer);
+    }
+    const ls_tensor last = ls_last_norm(&b, x, "backbone.norm_f");
+    const ls_tensor head = n->tied ? table : ls_parameter(g, "lm_head.weight", 2, (int64_t[]){n->V, n->E});
+    return ls_named(g, ls_linear_wide(g, last, head), "logits");
+}
+
+/* Near what the library begins with: there A are 1, 2, .. and steps are between 0.001 and 0.1. */
+static const ls_weight_initial initial[] = {{.suffix = ".mixer.D", .value = 1},
+                                            {.suffix = ".mixer.dt_bias", .value = -4.6},
+                                            {.suffix = ".mixer.A_log", .least = 1, .most = 16},
+                                            {.suffix = NULL}};
+
+const ls_architecture ls_architecture_mamba2 = {
+    .name = "Mamba2ForCausalLM",
+    .model_type = "mamba2",
+    .form = &form,
+    .initial = {.sizes = {.V = 32768, .E = 4096, .L = 64, .longest = 1 << 30, .initializer_range = 0.1},
+                .state = {.K = 8, .H = 128, .D = 128, .E = 64, .width = 4, .conv_biased = true, .most_step = INFINITY},
+                .epsilon = 1e-5,
+                .activation = ls_silu},
+    .activation_field = "hidden_act",
+    .weights = initial,
+    .build = build};

@@ -1,0 +1,116 @@
+/*
+ * Parts of layers with a state: the convolution in front of it, how far it goes and fades with a token, and the mixer
+ * of Mamba-2 (Dao, Gu, "Transformers are SSMs", arXiv 2405.21060).
+ */
+#include "model/model_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static ls_tensor parameter_of(const ls_layer *b, const char *block, const char *name, int ndim, const int64_t *size) {
+    char what[64];
+    snprintf(what, sizeof what, "%s.%s", block, name);
+    return ls_layer_parameter(b, what, ndim, size);
+}
+
+/* Files have a weight [channels,1,width], whose last tap is that of the token itself. */
+ls_tensor ls_layer_convolve(const ls_layer *b, ls_tensor x, const char *block, int64_t channels, bool biased) {
+    ls_graph *g = b->g;
+    const int64_t W = b->config->state.width;
+    const ls_tensor weight = parameter_of(b, block, "conv1d.weight", 3, (int64_t[]){channels, 1, W});
+    const ls_tensor taps = ls_permute_dims(g, ls_reshape(g, weight, 2, (int64_t[]){channels, W}), (int[]){1, 0});
+    const ls_conv_form form = {.reach = b->reach, .last_first = true};
+    const ls_tensor y = ls_conv_within(g, x, taps, &form);
+    if (!biased) return ls_silu(g, y);
+    const ls_tensor in[] = {y, parameter_of(b, block, "conv1d.bias", 1, &channels)};
+    const ls_map_step steps[] = {
+        {.code = LS_MAP_ADD, .a = 0, .b = 1}, {.code = LS_MAP_SIGMOID, .a = 2}, {.code = LS_MAP_MUL, .a = 2, .b = 3}};
+    return ls_map(g, in, LS_COUNT(in), &(ls_expression){.step = steps, .n_steps = LS_COUNT(steps)});
+}
+
+void ls_layer_step(const ls_layer *b, ls_tensor raw, const char *block, ls_tensor *step, ls_tensor *decay) {
+    const ls_state_sizes *n = &b->config->state;
+    const ls_tensor in[] = {raw, parameter_of(b, block, "dt_bias", 1, &n->H),
+                            parameter_of(b, block, "A_log", 1, &n->H)};
+    const ls_map_step steps[] = {{.code = LS_MAP_ADD, .a = 0, .b = 1},             /* 3 */
+                                 {.code = LS_MAP_NUMBER, .number = 0},             /* 4 */
+                                 {.code = LS_MAP_MAX, .a = 3, .b = 4},             /* 5 */
+                                 {.code = LS_MAP_ABS, .a = 3},                     /* 6 */
+                                 {.code = LS_MAP_NEG, .a = 6},                     /* 7 */
+                                 {.code = LS_MAP_EXP, .a = 7},                     /* 8 */
+                                 {.code = LS_MAP_LOG1P, .a = 8},                   /* 9 */
+                                 {.code = LS_MAP_ADD, .a = 5, .b = 9},             /* 10: softplus */
+                                 {.code = LS_MAP_NUMBER, .number = n->least_step}, /* 11 */
+                                 {.code = LS_MAP_MAX, .a = 10, .b = 11},           /* 12 */
+                                 {.code = LS_MAP_NUMBER, .number = n->most_step},  /* 13 */
+                                 {.code = LS_MAP_MIN, .a = 12, .b = 13},           /* 14: the step */
+                                 {.code = LS_MAP_EXP, .a = 2},                     /* 15 */
+                                 {.code = LS_MAP_NEG, .a = 15},                    /* 16 */
+                                 {.code = LS_MAP_MUL, .a = 16, .b = 14}};          /* 17: the decay */
+    static const int results[] = {14, 17};
+    const ls_expression expression = {
+        .step = steps, .n_steps = LS_COUNT(steps), .result = results, .n_results = LS_COUNT(results), .wide = 3};
+    const ls_tensor map = ls_map(b->g, in, LS_COUNT(in), &expression);
+    *step = ls_map_result(b->g, map, 0);
+    *decay = ls_map_result(b->g, map, 1);
+}
+
+/* (o + D·x)·silu(z), of heads [B,S,H,E]. */
+static ls_tensor open_gate(const ls_layer *b, ls_tensor o, ls_tensor x, ls_tensor z, const char *block) {
+    const int64_t H = b->config->state.H;
+    const ls_tensor D = ls_reshape(b->g, parameter_of(b, block, "D", 1, &H), 2, (int64_t[]){H, 1});
+    const ls_tensor in[] = {o, x, D, z};
+    const ls_map_step steps[] = {{.code = LS_MAP_MUL, .a = 1, .b = 2},
+                                 {.code = LS_MAP_ADD, .a = 0, .b = 4},
+                                 {.code = LS_MAP_SIGMOID, .a = 3},
+                                 {.code = LS_MAP_MUL, .a = 3, .b = 6},
+                                 {.code = LS_MAP_MUL, .a = 5, .b = 7}};
+    return ls_map(b->g, in, LS_COUNT(in), &(ls_expression){.step = steps, .n_steps = LS_COUNT(steps)});
+}
+
+/* Elements of each group by themselves, then a weight for each of all. */
+static ls_tensor normalise(const ls_layer *b, ls_tensor x, int64_t width, const char *block) {
+    const int64_t groups = b->config->state.K;
+    const double n = (double)(width / groups);
+    const ls_tensor normed =
+        ls_l2norm(b->g, ls_split_last(b->g, x, groups, width / groups), n * b->config->epsilon, sqrt(n));
+    const ls_tensor in[] = {ls_merge_last(b->g, normed), parameter_of(b, block, "norm.weight", 1, &width)};
+    const ls_map_step step = {.code = LS_MAP_MUL, .a = 0, .b = 1};
+    return ls_map(b->g, in, LS_COUNT(in), &(ls_expression){.step = &step, .n_steps = 1});
+}
+
+ls_tensor ls_layer_state_space(const ls_layer *b, ls_tensor x, const char *block) {
+    ls_graph *g = b->g;
+    const ls_state_sizes *n = &b->config->state;
+    const int64_t width = n->H * n->E, shared = n->K * n->D, E = b->config->sizes.E;
+    ls_tensor all[3], part[3], step, decay;
+    ls_split(g, ls_layer_project(b, x, block, "in_proj", 2 * width + 2 * shared + n->H, E, n->biased), 3,
+             (int64_t[]){width, width + 2 * shared, n->H}, all);
+    ls_split(g, ls_layer_convolve(b, all[1], block, width + 2 * shared, n->conv_biased), 3,
+             (int64_t[]){width, shared, shared}, part);
+    ls_layer_step(b, all[2], block, &step, &decay);
+    const ls_linear_state rule = {.decay = decay, .beta = step, .places = b->positions};
+    const ls_tensor values = ls_split_last(g, part[0], n->H, n->E);
+    const ls_tensor o = ls_linear_recurrence(g, ls_split_last(g, part[2], n->K, n->D),
+                                             ls_split_last(g, part[1], n->K, n->D), values, &rule);
+    const ls_tensor gated = open_gate(b, o, values, ls_split_last(g, all[0], n->H, n->E), block);
+    return ls_layer_project(b, normalise(b, ls_merge_last(g, gated), width, block), block, "out_proj", E, width,
+                            n->biased);
+}
+
+ls_status ls_config_step_limits(ls_json_value root, ls_state_sizes *out) {
+    static const char key[] = "time_step_limit";
+    ls_json_value list, last;
+    const char *word = NULL;
+    if (!ls_json_has(root, key)) return ls_ok();
+    LS_TRY(ls_json_array(root, key, &list));
+    if (ls_json_count(list) != 2) return ls_json_error(list, "an array of the least and the largest step");
+    LS_TRY(ls_json_as_double(ls_json_item(list, 0), 0, 1e30, &out->least_step));
+    last = ls_json_item(list, 1);
+    /* As the library writes an infinity. */
+    if (ls_json_has(last, "__float__") && ls_json_text(last, "__float__", &word).code == LS_OK && word != NULL) {
+        out->most_step = INFINITY;
+        return ls_ok();
+    }
+    return ls_json_as_double(last, out->least_step, INFINITY, &out->most_step);
+}
