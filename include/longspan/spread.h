@@ -60,7 +60,8 @@ typedef struct ls_spread {
     double wait_timeout; /* seconds that a rank may make no progress before the others give up */
     /*
      * In which order the stages of a pipeline (pp of the mesh) take micro-batches: "1f1b"; "interleaved:N", N parts of
-     * the model for each stage; "zero-bubble". NULL: 1f1b.
+     * the model for each stage; "zero-bubble". NULL: the one that is predicted to be
+     * fastest.
      */
     const char *pipeline;
     /*

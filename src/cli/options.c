@@ -21,7 +21,7 @@ static const ls_option spread_rows[] = {
     CLI_TEXT(
         "pipeline", "SCHEDULE", SPREAD(pipeline),
         "order in which stages (pp) take the micro-batches of --accumulate: 1f1b, interleaved:N (N parts of the model "
-        "for each stage) or zero-bubble; 1f1b when left out"),
+        "for each stage) or zero-bubble; what is predicted to be fastest when left out"),
     CLI_INT(
         "slices", "N", NULL, 1, 0x1p20, SPREAD(slices),
         "parts of each sequence that go through the stages (pp) like micro-batches, where attention is causal; 1 when left out"),

@@ -222,6 +222,8 @@ LS_MUST_USE ls_status ls_pipeline_parse(const char *text, const ls_pipeline_sche
 enum { LS_PIPELINE_TEXT = 24 };
 /* Whether gradients of parameters have turns of their own in it. */
 bool ls_pipeline_schedule_splits(const ls_pipeline_schedule *schedule);
+/* Whether a stage has several parts of the graph in it. */
+bool ls_pipeline_schedule_interleaves(const ls_pipeline_schedule *schedule);
 
 typedef struct ls_target {
     ls_mesh mesh;

@@ -135,8 +135,8 @@ ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate
                        .host_ranks = request->host_ranks,
                        .shard = c->shard,
                        .canonical = request->canonical,
-                       .stage_chunks = request->stage_chunks,
-                       .schedule = request->schedule,
+                       .stage_chunks = c->stage_chunks,
+                       .schedule = c->schedule,
                        .slices = request->slices,
                        .saving = c->saving};
 }
@@ -276,6 +276,16 @@ static bool is_uneven(const ls_plan *plan, int first) {
     return any;
 }
 
+/* Not costed yet. Where the mesh has stages and the schedule is free, with the plainest one. */
+static ls_plan_candidate bare_candidate(const ls_plan_request *request, const ls_mesh *mesh, const char *strategy,
+                                        ls_layout_kind layout) {
+    return (ls_plan_candidate){.mesh = *mesh,
+                               .schedule = request->schedule,
+                               .stage_chunks = request->stage_chunks,
+                               .strategy = strategy,
+                               .layout = layout};
+}
+
 static ls_status add_candidates(const ls_job *job, const ls_plan_request *request, const ls_mesh *mesh, bool causal,
                                 ls_plan *plan, ls_status *refusal) {
     ls_layout_kind layouts[3];
@@ -288,7 +298,7 @@ static ls_status add_candidates(const ls_job *job, const ls_plan_request *reques
     LS_TRY(strategies_for(request, mesh, strategies, &n_strategies));
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < n_strategies; k++) {
-            const ls_plan_candidate bare = {.mesh = *mesh, .strategy = strategies[k], .layout = layouts[i]};
+            const ls_plan_candidate bare = bare_candidate(request, mesh, strategies[k], layouts[i]);
             add_candidate(job, request, &bare, plan, refusal);
         }
     }
@@ -297,7 +307,7 @@ static ls_status add_candidates(const ls_job *job, const ls_plan_request *reques
     for (int kind = LS_LAYOUT_DOCUMENTS; kind <= LS_LAYOUT_BALANCED; kind++) {
         if (kind == LS_LAYOUT_DOCUMENTS && !has_documents(job->graph)) continue;
         for (int k = 0; k < n_strategies; k++) {
-            const ls_plan_candidate bare = {.mesh = *mesh, .strategy = strategies[k], .layout = (ls_layout_kind)kind};
+            const ls_plan_candidate bare = bare_candidate(request, mesh, strategies[k], (ls_layout_kind)kind);
             add_candidate(job, request, &bare, plan, refusal);
         }
     }
@@ -341,8 +351,13 @@ static ls_status simulate_best(const ls_job *job, const ls_plan_request *request
     for (int i = 0; i < plan->n_candidates && ls_plan_is_simulated(plan); i++) {
         ls_plan_candidate *c = &plan->candidates[0];
         if (c->refused[0] != 0 || c->simulated) break;
-        *c = (ls_plan_candidate){
-            .mesh = c->mesh, .strategy = c->strategy, .layout = c->layout, .shard = c->shard, .listed = c->listed};
+        *c = (ls_plan_candidate){.mesh = c->mesh,
+                                 .schedule = c->schedule,
+                                 .stage_chunks = c->stage_chunks,
+                                 .strategy = c->strategy,
+                                 .layout = c->layout,
+                                 .shard = c->shard,
+                                 .listed = c->listed};
         log_progress(plan, c);
         LS_TRY(cost_candidate(job, request, true, c));
         sort_candidates(plan);
@@ -354,11 +369,14 @@ static ls_status simulate_best(const ls_job *job, const ls_plan_request *request
 
 void ls_candidate_name(const ls_plan_candidate *c, char out[LS_CANDIDATE_NAME]) {
     const bool usual = c->shard == NULL || c->shard == &ls_shard_modes[LS_SHARD_OPTIMIZER];
-    char mesh[64], layout[24] = "", shard[32] = "";
+    const ls_target target = {.mesh = c->mesh, .schedule = c->schedule, .stage_chunks = c->stage_chunks};
+    char mesh[64], layout[24] = "", shard[32] = "", pipeline[LS_PIPELINE_TEXT] = "", stages[LS_PIPELINE_TEXT + 8] = "";
     ls_mesh_print(&c->mesh, mesh, sizeof mesh);
+    ls_pipeline_print(&target, pipeline);
+    if (ls_mesh_stages(&c->mesh) > 1) snprintf(stages, sizeof stages, " · %s", pipeline);
     if (ls_mesh_sequence_ranks(&c->mesh) > 1) snprintf(layout, sizeof layout, " · %s", ls_layout_name(c->layout));
     if (ls_mesh_ranks(&c->mesh) > 1 && !usual) snprintf(shard, sizeof shard, " · shard %s", c->shard->name);
-    snprintf(out, LS_CANDIDATE_NAME, "%s%s%s", mesh, layout, shard);
+    snprintf(out, LS_CANDIDATE_NAME, "%s%s%s%s", mesh, stages, layout, shard);
 }
 
 /* The best candidate of another mesh, else the second best; NULL when there is none. */
@@ -449,6 +467,18 @@ static bool lacks_memory(const ls_plan *plan) {
     return applies && !fits;
 }
 
+/* Adds candidates that the best so far leads to. */
+static ls_status add_stages(const ls_job *job, const ls_plan_request *request, ls_plan *plan, ls_status *refusal) {
+    ls_staged staged;
+    if (plan->n_candidates == 0) return ls_ok();
+    sort_candidates(plan);
+    const ls_plan_candidate best = plan->candidates[0];
+    const ls_target target = ls_plan_target(request, &best);
+    LS_TRY(ls_plan_stages(job, request, &best, &target, plan->arena, &staged));
+    for (int i = 0; i < staged.n; i++) add_candidate(job, request, &staged.list[i], plan, refusal);
+    return ls_ok();
+}
+
 static ls_status find_candidates(const ls_job *job, const ls_plan_request *request, ls_plan *plan, ls_status *refusal) {
     search s = {
         .job = job, .request = request, .causal = has_causal_attention(job->graph), .plan = plan, .refusal = refusal};
@@ -459,6 +489,7 @@ static ls_status find_candidates(const ls_job *job, const ls_plan_request *reque
     /* Each size of an axis of features would make as many candidates again: they are tried where nothing else fits. */
     s.features = !lists(&request->mesh, LS_AXIS_FEATURE) && !request->canonical && lacks_memory(plan);
     if (s.features) LS_TRY(ls_meshes_visit(&request->mesh, true, request->ranks, visit_mesh, &s));
+    LS_TRY(add_stages(job, request, plan, refusal));
     if (plan->n_candidates == 0 && s.first.n > 0) /* the compiler's refusal of it says why */
         LS_TRY(add_candidates(job, request, &s.first, s.causal, plan, refusal));
     return plan->n_candidates > 0 ? ls_ok() : mesh_error(request);

@@ -17,7 +17,11 @@
 
 typedef struct ls_plan_request {
     int ranks;
-    ls_mesh mesh;         /* axes that it does not list are free, but those of kind batch: they have one rank */
+    /*
+     * Axes that it does not list are free, but those of kind batch, which have one rank, and those of kind stage, which
+     * have several only where a step has several micro-batches.
+     */
+    ls_mesh mesh;
     const char *strategy; /* NULL or "auto": free */
     const char *layout;   /* NULL or "auto": free */
     ls_isa isa;
@@ -35,7 +39,7 @@ typedef struct ls_plan_request {
     int shard;             /* index into ls_shard_modes; -1: free */
     bool canonical;        /* as in ls_target */
     int stage_chunks;      /* as in ls_target, */
-    const ls_pipeline_schedule *schedule; /* where the mesh has stages */
+    const ls_pipeline_schedule *schedule; /* where the mesh has stages; NULL: free */
     int slices;                           /* as in ls_target */
     int drop;                             /* as in ls_saving; -1: free */
     int tile;                             /* an ls_tile_kind; -1: free */
@@ -49,6 +53,8 @@ typedef struct ls_plan_request {
 /* Other processes are told of it as bytes, and what it points to by names (session/trial.c). */
 typedef struct ls_plan_candidate {
     ls_mesh mesh;
+    const ls_pipeline_schedule *schedule; /* where the mesh has stages; as in ls_target, */
+    int stage_chunks;                     /* as this */
     const char *strategy;
     ls_layout_kind layout;
     const ls_shard_mode *shard; /* NULL: not chosen yet */

@@ -14,6 +14,19 @@ LS_MUST_USE ls_status ls_plan_cost(const ls_job *job, const ls_target *target, c
                                    ls_plan_candidate *candidate);
 
 /*
+ * Candidates with stages, or with other schedules where the request gives stages, to be costed: made from the best
+ * candidate without, and its target (stages.c). The list lies in the arena. LS_INVALID and so on: errors of the
+ * compiler.
+ */
+typedef struct ls_staged {
+    ls_plan_candidate *list;
+    int n;
+    size_t capacity;
+} ls_staged;
+LS_MUST_USE ls_status ls_plan_stages(const ls_job *job, const ls_plan_request *request, const ls_plan_candidate *best,
+                                     const ls_target *target, ls_arena *arena, ls_staged *out);
+
+/*
  * Fills in target->saving: what the request fixes, and of what it leaves free the least, or what is fastest, with which
  * rank 0 fits into `allowed` bytes (0: no limit). If nothing fits, it is the saving that needs fewest bytes. The status
  * is the compiler's.

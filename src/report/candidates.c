@@ -22,15 +22,29 @@ static void axes_text(const ls_mesh *mesh, bool features, bool names, char *out,
 
 /* Columns that only some plans have. */
 typedef struct columns {
-    bool measured, offload;
+    bool measured, offload, stages;
     bool features; /* the axes of features beside those of the sequence */
     int axes;      /* bytes of the column with the sizes of axes */
 } columns;
 
+static void pipeline_text(const ls_plan_candidate *c, char out[LS_PIPELINE_TEXT]) {
+    ls_pipeline_print(&(ls_target){.mesh = c->mesh, .schedule = c->schedule, .stage_chunks = c->stage_chunks}, out);
+}
+
+/* "2 1f1b" */
+static void print_stages(const ls_plan_candidate *c, FILE *out) {
+    char pipeline[LS_PIPELINE_TEXT], text[LS_PIPELINE_TEXT + 16];
+    pipeline_text(c, pipeline);
+    snprintf(text, sizeof text, "%d %s", ls_mesh_stages(&c->mesh), pipeline);
+    fprintf(out, "%-16s ", ls_mesh_stages(&c->mesh) > 1 ? text : "1");
+}
+
 static void print_row(const ls_plan_candidate *c, const columns *shown, FILE *out) {
     char mesh[64], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
     axes_text(&c->mesh, shown->features, false, mesh, sizeof mesh);
-    fprintf(out, "%-9s %-*s %-11s ", c->strategy, shown->axes, mesh, ls_layout_name(c->layout));
+    fprintf(out, "%-9s ", c->strategy);
+    if (shown->stages) print_stages(c, out);
+    fprintf(out, "%-*s %-11s ", shown->axes, mesh, ls_layout_name(c->layout));
     if (c->refused[0] != 0) {
         fprintf(out, "%s\n", c->refused);
         return;
@@ -57,6 +71,7 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
     for (int i = 0; i < plan->n_candidates; i++) {
         const ls_plan_candidate *c = &plan->candidates[i];
         shown.measured |= c->measured > 0;
+        shown.stages |= ls_mesh_stages(&c->mesh) > 1;
         shown.offload |= c->saving.offload != 0 || c->saving.offload_state;
         shown.features |= ls_mesh_size(&c->mesh, ls_mesh_axes(&c->mesh, LS_AXIS_FEATURE)) > 1;
     }
@@ -64,9 +79,10 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
     fprintf(out, "%s\n\n", plan->reason);
     char mesh[64];
     axes_text(&plan->target.mesh, shown.features, true, mesh, sizeof mesh);
-    fprintf(out, "%-9s %-*s %-11s %12s%s %9s %12s %12s %10s %10s%s  %s\n", "strategy", shown.axes, mesh, "layout",
-            "predicted", shown.measured ? "     measured" : "", "waiting", "sent/read", "memory", "imbalance",
-            "recompute", shown.offload ? "        offload" : "", "tiles");
+    fprintf(out, "%-9s %s%-*s %-11s %12s%s %9s %12s %12s %10s %10s%s  %s\n", "strategy",
+            shown.stages ? "stages           " : "", shown.axes, mesh, "layout", "predicted",
+            shown.measured ? "     measured" : "", "waiting", "sent/read", "memory", "imbalance", "recompute",
+            shown.offload ? "        offload" : "", "tiles");
     for (int i = 0; i < plan->n_candidates; i++) {
         const bool refused = plan->candidates[i].refused[0] != 0;
         if (n[refused]++ < (refused ? MOST_REFUSED : MOST_APPLY)) print_row(&plan->candidates[i], &shown, out);
@@ -83,12 +99,14 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
 }
 
 static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
-    char offload[LS_OFFLOAD_TEXT];
+    char offload[LS_OFFLOAD_TEXT], pipeline[LS_PIPELINE_TEXT];
     ls_offload_print(&c->saving, offload);
     ls_json_open_object(w, NULL);
     ls_json_put_text(w, "strategy", c->strategy);
     for (int a = 0; a < c->mesh.n; a++) ls_json_put_int(w, c->mesh.along[a].axis->name, c->mesh.along[a].size);
     ls_json_put_text(w, "layout", ls_layout_name(c->layout));
+    pipeline_text(c, pipeline);
+    ls_json_put_text(w, "pipeline", pipeline);
     if (c->shard != NULL) ls_json_put_text(w, "shard", c->shard->name);
     if (c->refused[0] != 0) {
         ls_json_put_text(w, "refused", c->refused);

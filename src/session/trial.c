@@ -109,13 +109,15 @@ static int strategies(void) {
 /* What a candidate points to lies elsewhere in each process, and is told by its name or index. */
 typedef struct names {
     int strategy, shard; /* shard -1: not chosen */
-    char mesh[LS_CANDIDATE_NAME];
+    char mesh[LS_CANDIDATE_NAME], pipeline[LS_PIPELINE_TEXT];
 } names;
 
 static names names_of(const ls_plan_candidate *c) {
     names n = {.strategy = strategy_index(c->strategy), .shard = -1};
     if (c->shard != NULL) n.shard = (int)(c->shard - ls_shard_modes);
     ls_mesh_text(&c->mesh, LS_ALL_AXES, n.mesh, sizeof n.mesh);
+    ls_pipeline_print(&(ls_target){.mesh = c->mesh, .schedule = c->schedule, .stage_chunks = c->stage_chunks},
+                      n.pipeline);
     return n;
 }
 
@@ -140,7 +142,8 @@ static ls_status check_told(const names *n, const ls_plan_candidate *c) {
         wrong = "unknown tiles";
     else if (c->saving.drop < 0 || c->saving.offload < 0 || c->listed < 0)
         wrong = "a count below zero";
-    else if (memchr(c->refused, 0, sizeof c->refused) == NULL || memchr(n->mesh, 0, sizeof n->mesh) == NULL)
+    else if (memchr(c->refused, 0, sizeof c->refused) == NULL || memchr(n->mesh, 0, sizeof n->mesh) == NULL ||
+             memchr(n->pipeline, 0, sizeof n->pipeline) == NULL)
         wrong = "a text that does not end";
     return wrong == NULL ? ls_ok() : ls_error(LS_INVALID, "rank 0 tells a candidate with %s", wrong);
 }
@@ -149,7 +152,8 @@ static ls_status point_to(const names *n, ls_plan_candidate *c) {
     LS_TRY(check_told(n, c));
     c->strategy = ls_strategy_name(n->strategy);
     c->shard = n->shard >= 0 ? &ls_shard_modes[n->shard] : NULL;
-    return ls_mesh_parse(n->mesh, &c->mesh);
+    LS_TRY(ls_mesh_parse(n->mesh, &c->mesh));
+    return ls_pipeline_parse(ls_mesh_stages(&c->mesh) > 1 ? n->pipeline : NULL, &c->schedule, &c->stage_chunks);
 }
 
 /* Home's plan becomes that of every process. */

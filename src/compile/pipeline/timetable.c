@@ -191,6 +191,7 @@ void ls_pipeline_print(const ls_target *target, char out[LS_PIPELINE_TEXT]) {
 }
 
 bool ls_pipeline_schedule_splits(const ls_pipeline_schedule *schedule) { return schedule->splits; }
+bool ls_pipeline_schedule_interleaves(const ls_pipeline_schedule *schedule) { return schedule->interleaves; }
 
 /* --- the clock ---------------------------------------------------------------------------------------------------- */
 
