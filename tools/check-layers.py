@@ -27,6 +27,7 @@ LEVELS = [
     ["compile"],
     ["run", "simulate"],
     ["weights"],
+    ["adapter"],
     ["model"],
     ["plan", "checkpoint"],
     ["session"],

@@ -5,6 +5,7 @@
 #ifndef LONGSPAN_EVAL_H
 #define LONGSPAN_EVAL_H
 
+#include "longspan/adapter.h"
 #include "longspan/data.h"
 #include "longspan/linkage.h"
 #include "longspan/spread.h"
@@ -36,6 +37,7 @@ typedef struct ls_loss_table {
 typedef struct ls_eval_options {
     const char *model; /* config.json, or a folder with one */
     ls_rope_change rope;
+    ls_adapter_choice adapter;
     const char *checkpoint; /* of a training run, or its --out; NULL: the model's own weights */
     const char *const *data;
     int n_data;
@@ -72,6 +74,7 @@ LS_MUST_USE ls_status ls_evaluate(const ls_eval_options *options, ls_eval_result
 typedef struct ls_recall_options {
     const char *model; /* config.json, or a folder with one */
     ls_rope_change rope;
+    ls_adapter_choice adapter;
     const char *checkpoint; /* of a training run, or its --out; NULL: the model's own weights */
     const char *const *data;
     int n_data;        /* the text around the key; 0: a few sentences, repeated */

@@ -16,6 +16,7 @@
 #ifndef LONGSPAN_LONGSPAN_H
 #define LONGSPAN_LONGSPAN_H
 
+#include "longspan/adapter.h"
 #include "longspan/attention.h"
 #include "longspan/data.h"
 #include "longspan/engine.h"

@@ -4,6 +4,7 @@
 #ifndef LONGSPAN_TRAIN_H
 #define LONGSPAN_TRAIN_H
 
+#include "longspan/adapter.h"
 #include "longspan/data.h"
 #include "longspan/eval.h"
 #include "longspan/linkage.h"
@@ -15,6 +16,7 @@ LS_PUBLIC_BEGIN
 typedef struct ls_train_options {
     const char *model; /* config.json, or a folder with one */
     ls_rope_change rope;
+    ls_adapter_choice adapter;
     const char *const *data; /* text, or token shards */
     int n_data;
     ls_text_form form; /* of text */
@@ -50,8 +52,8 @@ typedef struct ls_train_options {
     /* Save and keep a checkpoint after each evaluation that is better than all before; the link "best" leads to it. */
     bool keep_best;
     bool resume, replan;
-    bool trust_data;  /* do not compare token shards with their checksums */
-    int64_t restarts; /* how many times the ranks are started again after one died; 0: never */
+    bool trust_data;       /* do not compare token shards with their checksums */
+    int64_t restarts;      /* how many times the ranks are started again after one died; 0: never */
     const char *eval_data; /* a path, or several as "NAME=PATH,NAME=PATH": the first decides what is best */
     int64_t eval_every;
     int64_t patience;       /* with keep_best: stop when as many evaluations were not better; 0: never */
@@ -73,7 +75,7 @@ typedef struct ls_train_result {
     int64_t one_rank_bytes;                  /* memory that one rank alone would map */
     char strategy[32], mesh[64], reason[400];
     char *checkpoint;
-    char *model; /* the folder that other programs load; NULL when interrupted */
+    char *model; /* the folder that other programs load, of a model or of its adapter; NULL when interrupted */
     bool interrupted;
     int64_t best_step; /* with keep_best: step of the best evaluation; 0: none */
     double best_loss;  /* NaN: none */

@@ -6,6 +6,7 @@
  *     model.safetensors      masters in type G (f32 or f64) under their published names
  *     optimizer.safetensors  moments in type G, named "m NAME" and "v NAME"
  *     config.json            of the model, if it has one; of an imported one, graph.json
+ *     adapter_config.json    of a model with an adapter, whose model.safetensors lacks what is not trained
  *     state.json             the record: step, seed, data position, how steps are taken, and a hash of each piece of
  *                            the other files
  * All ranks write into a folder that ends in .partial. It is synced and then renamed, so that readers see complete
@@ -33,6 +34,7 @@ typedef struct ls_train_state {
     uint64_t seed;
     int64_t sequences; /* training sequences consumed: the position in the data */
     double last_loss;
+    uint64_t base; /* of an adapter's training: identifies the files of the model below it; 0: there is none */
     ls_train_origin origin;
 } ls_train_state;
 
@@ -52,18 +54,19 @@ LS_MUST_USE ls_status ls_checkpoint_bytes(const ls_image *image, const ls_model_
 /*
  * Loads parameters and optimiser state into the executor's buffers, at any mesh. Called by all ranks. Every piece is
  * compared with its hash, by one of them: a corrupted file is LS_INVALID and names the file and the piece. as: how the
- * next steps are taken. LS_USAGE: by another optimiser; other differences are logged on rank 0. as, figures may be
- * NULL.
+ * next steps are taken. LS_USAGE: by another optimiser, or on other files of the model that an adapter is on; other
+ * differences are logged on rank 0. model: whose checkpoint it is; as, figures: may be NULL.
  */
-LS_MUST_USE ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path,
+LS_MUST_USE ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path, const ls_model *model,
                                          const ls_train_origin *as, ls_train_state *out, ls_weights_figures *figures);
 
 /*
  * The weights of a checkpoint as a source, for jobs that do not train. With comm, called by all ranks: each checks its
- * share of the file, so the weights are good only if it succeeds on every rank. NULL: checks all.
+ * share of the file, so the weights are good only if it succeeds on every rank. NULL: checks all. model: whose
+ * checkpoint it is; with an adapter, what the checkpoint lacks comes from the model's files.
  */
-LS_MUST_USE ls_status ls_checkpoint_weights(const char *path, const ls_image *image, ls_comm *comm,
-                                            ls_weight_source *out);
+LS_MUST_USE ls_status ls_checkpoint_weights(const char *path, const ls_model *model, const ls_image *image,
+                                            ls_comm *comm, ls_weight_source *out);
 
 /* ---- the checkpoints in a folder; functions that change it are called by one rank ---- */
 
@@ -102,12 +105,15 @@ LS_MUST_USE ls_status ls_checkpoint_find_whole(const char *folder, const ls_chec
 /* The checkpoint that a user's path means: the path itself if it is a checkpoint, else the newest one in it. */
 LS_MUST_USE ls_status ls_checkpoint_resolve(const char *path, char **out);
 
+/* Whether a folder is a checkpoint of a model with an adapter. path may be NULL. */
+bool ls_checkpoint_has_adapter(const char *path);
+
 /* ---- reading a checkpoint without ranks ---- */
 
 /* The state alone. */
 LS_MUST_USE ls_status ls_checkpoint_state(const char *path, ls_train_state *out);
 
-#define LS_CHECKPOINT_MOST_FILES 5
+#define LS_CHECKPOINT_MOST_FILES 6
 
 typedef struct ls_checkpoint_file {
     const char *name; /* static */

@@ -7,7 +7,14 @@
 #include "format/format.h"
 
 /* The files of a checkpoint besides state.json. */
-enum { LS_CHECKPOINT_MODEL, LS_CHECKPOINT_OPTIMIZER, LS_CHECKPOINT_CONFIG, LS_CHECKPOINT_GRAPH, LS_CHECKPOINT_FILES };
+enum {
+    LS_CHECKPOINT_MODEL,
+    LS_CHECKPOINT_OPTIMIZER,
+    LS_CHECKPOINT_CONFIG,
+    LS_CHECKPOINT_GRAPH,
+    LS_CHECKPOINT_ADAPTER,
+    LS_CHECKPOINT_FILES
+};
 const char *ls_checkpoint_file_name(int file);
 /* Name of a state of a parameter in the optimiser's file: "m layers.0.wq.weight". */
 const char *ls_checkpoint_state_name(ls_arena *arena, const ls_optimizer_state *state, const char *parameter);

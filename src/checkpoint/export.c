@@ -46,14 +46,8 @@ ls_status ls_export_dtype(const char *name, ls_st_dtype *out) {
 
 /* ---- the file that says what the model is ---- */
 
-/* What an export knows of such a file. */
-struct ls_exported_model {
-    int file;                 /* of the checkpoint */
-    int names;                /* by which it calls types */
-    const char *type_keys[2]; /* fields of the type; the first has precedence, and is added where there is none */
-    bool also;                /* its parameters may have several names, in the field "also" */
-};
 static const ls_exported_model models[] = {
+    {.file = LS_CHECKPOINT_ADAPTER, .alone = true, .prefix = LS_ADAPTER_PREFIX, .weights = LS_ADAPTER_WEIGHTS},
     {.file = LS_CHECKPOINT_CONFIG, .names = IN_CONFIG, .type_keys = {"dtype", "torch_dtype"}},
     {.file = LS_CHECKPOINT_GRAPH, .names = ON_COMMAND_LINE, .type_keys = {"dtype"}, .also = true},
 };
@@ -104,6 +98,24 @@ static ls_status read_root(ls_exporting *e, ls_json_value root) {
     return e->model->also ? read_also(e, root) : ls_ok();
 }
 
+static ls_status parse_model(ls_exporting *e, const char *name) {
+    ls_json *document = NULL;
+    LS_TRY(ls_json_parse(name, e->config, strlen(e->config), &document));
+    const ls_status status = read_root(e, ls_json_root(document));
+    ls_json_free(document);
+    return status;
+}
+
+/* The file of a model that is merged, as it was read. */
+static ls_status take_model(ls_exporting *e) {
+    const ls_model_text text = ls_model_written(e->options->merge);
+    for (size_t i = 0; i < LS_COUNT(models); i++)
+        if (strcmp(ls_checkpoint_file_name(models[i].file), text.file) == 0) e->model = &models[i];
+    LS_ASSERT(e->model != NULL);
+    e->config = strdup(text.text);
+    return e->config != NULL ? parse_model(e, text.file) : ls_error(LS_NO_MEMORY, "no memory for %s", text.file);
+}
+
 /* Reads and checks the model's file; sets result.dtype. */
 static ls_status read_model(ls_exporting *e) {
     LS_PATH path = NULL;
@@ -121,11 +133,7 @@ static ls_status read_model(ls_exporting *e) {
     const ls_file_map map = {(const uint8_t *)e->config, bytes};
     LS_TRY(ls_piece_check_length(path, &map, file));
     for (int i = 0; i < file->n_pieces; i++) LS_TRY(ls_piece_check(path, &map, &file->pieces[i]));
-    ls_json *document = NULL;
-    LS_TRY(ls_json_parse(path, e->config, bytes, &document));
-    const ls_status status = read_root(e, ls_json_root(document));
-    ls_json_free(document);
-    return status;
+    return parse_model(e, path);
 }
 
 /* Only the bytes of the type change. */
@@ -139,7 +147,7 @@ static ls_status write_model(ls_exporting *e) {
     bool there[LS_COUNT(e->model->type_keys)];
     for (size_t k = 0; k < LS_COUNT(there); k++)
         there[k] = keys[k] != NULL && ls_json_find_member(e->config, keys[k], &from, &to);
-    there[0] = there[0] || !there[1];
+    there[0] = keys[0] != NULL && (there[0] || !there[1]);
     for (size_t k = 0; k < LS_COUNT(there); k++) {
         if (!there[k]) continue;
         char *edited = NULL;
@@ -239,6 +247,7 @@ static ls_status carry_file(ls_exporting *e, const char *name, const char *from)
 static ls_status carry_files(ls_exporting *e) {
     const char *folder = e->options->carry;
     bool generation = false;
+    if (e->model->alone) return ls_ok();
     for (size_t i = 0; i < LS_COUNT(carried) && folder != NULL && folder[0] != 0; i++) {
         LS_PATH from = NULL;
         LS_TRY(ls_path_join(folder, carried[i], &from));
@@ -268,8 +277,8 @@ static bool is_shard(const char *name) {
 
 /* Whether an exported model may hold a file of this name. */
 static bool is_exported_name(const char *name) {
-    static const char *const made[] = {"config.json", "graph.json", "model.safetensors",
-                                       "model.safetensors.index.json"};
+    static const char *const made[] = {"config.json",     "graph.json",       "model.safetensors",
+                                       LS_ADAPTER_CONFIG, LS_ADAPTER_WEIGHTS, "model.safetensors.index.json"};
     for (size_t i = 0; i < LS_COUNT(made); i++)
         if (strcmp(made[i], name) == 0) return true;
     for (size_t i = 0; i < LS_COUNT(carried); i++)
@@ -363,8 +372,9 @@ static ls_status write_folder(ls_exporting *e) {
 }
 
 static ls_status export_to(ls_exporting *e) {
-    LS_TRY(ls_record_read(e->options->checkpoint, e->arena, &e->record));
-    LS_TRY(read_model(e));
+    if (e->options->checkpoint != NULL) LS_TRY(ls_record_read(e->options->checkpoint, e->arena, &e->record));
+    LS_TRY(e->options->merge != NULL ? take_model(e) : read_model(e));
+    if (e->options->merge != NULL) LS_TRY(ls_export_open_merged(e));
     LS_TRY(ls_export_check(e->options->out, e->options->carry));
     LS_TRY(resolve(e->options->out, &e->final));
     const ls_status status = write_folder(e);
@@ -379,6 +389,7 @@ ls_status ls_checkpoint_export(const ls_export_options *options, ls_export_resul
     ls_exporting e = {.options = options, .arena = ls_arena_create()};
     const ls_status status = export_to(&e);
     if (status.code == LS_OK) *result = e.result;
+    ls_weights_close(&e.merged);
     free(e.config);
     free(e.final);
     free(e.partial);

@@ -9,16 +9,26 @@
  * The files are written into OUT.partial-PID and synced. Then that folder is renamed, or exchanged with an older OUT,
  * so that OUT is complete at every moment. A parameter of a graph.json with several names is written under all of them,
  * or, where the carried folder has weights, under those that these have.
+ *
+ * The checkpoint of a model with an adapter becomes the folder of that, as peft reads it:
+ *
+ * OUT/
+ *     adapter_model.safetensors
+ *     adapter_config.json
+ *
+ * or, merged, the folder of a whole model.
  */
 #ifndef LS_CHECKPOINT_EXPORT_H
 #define LS_CHECKPOINT_EXPORT_H
 
 #include "format/format.h"
+#include "model/model.h"
 
 #define LS_EXPORT_SHARD_BYTES INT64_C(5000000000)
 
 typedef struct ls_export_options {
-    const char *checkpoint; /* its folder */
+    const char *checkpoint; /* its folder; NULL with a model that is merged: the adapter's own weights are taken */
+    const ls_model *merge;  /* the model of the checkpoint, whose adapter is merged into its matrices; NULL: none is */
     const char *out;        /* created; replaced if it holds an exported model and nothing else */
     const char *carry;      /* the folder that the tokenizer's files are carried over from; NULL or "": none are */
     ls_st_dtype dtype;      /* F32, F16 or BF16; LS_ST_DTYPES: the type that the model's file says, else F32 */
@@ -29,7 +39,9 @@ typedef struct ls_export_result {
     ls_st_dtype dtype;
     int64_t tensors, parameters, bytes; /* bytes: of the tensors */
     int files;                          /* of tensors */
-    char carried[256];                  /* names of files, separated by ", "; empty: none */
+    /* Of matrices that were merged: root mean squares of what adapters change, and of the rounding to dtype. */
+    double change, rounding;
+    char carried[256]; /* names of files, separated by ", "; empty: none */
 } ls_export_result;
 
 /*

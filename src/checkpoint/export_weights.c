@@ -14,10 +14,15 @@ enum {
     SYNC_BYTES = 64 << 20 /* a file is synced after this many bytes, so that few unwritten pages are in memory */
 };
 
-/* A tensor of the export: one of the checkpoint's file, under its name or another one that it has. */
+/*
+ * A tensor of the export: one of the checkpoint's file, under its name or another one that it has; or, where adapters
+ * are merged, a parameter.
+ */
 typedef struct exported {
     const char *name;
     const ls_st_tensor *t;
+    const ls_flat *flat; /* t has its shape alone */
+    bool again;          /* under another name */
 } exported;
 
 /* One output file: exported tensors first .. first + n - 1. */
@@ -37,7 +42,9 @@ typedef struct stream {
     int64_t n;
     shard *shards;
     int n_shards;
-    void *converted; /* [CHUNK] elements of the output type */
+    void *converted;                 /* [CHUNK] elements of the output type */
+    double *numbers;                 /* [2 * CHUNK] of a parameter: as they come, and as f32 behind them */
+    double change, rounding, merged; /* sums of squares over elements of matrices that were merged, and their number */
     int64_t unsynced, done;
     ls_progress progress;
     double last_shown;
@@ -81,16 +88,31 @@ static bool users_have(const users_files *users, const char *name) {
     return users->n == 0;
 }
 
+/* Adds a tensor under its names. */
+static void list_tensor(stream *s, const users_files *users, const ls_st_tensor *t, const ls_flat *flat) {
+    const ls_exporting *e = s->e;
+    const char *prefix = e->model->prefix != NULL ? e->model->prefix : "";
+    s->list[s->n++] = (exported){ls_arena_printf(e->arena, "%s%s", prefix, t->name), t, flat, false};
+    for (int c = 0; c < e->n_copies; c++)
+        if (strcmp(e->copies[c].original, t->name) == 0 && users_have(users, e->copies[c].copy))
+            s->list[s->n++] = (exported){e->copies[c].copy, t, flat, true};
+}
+
+/* The shape of a parameter, as a tensor without data. */
+static const ls_st_tensor *shape_of(const stream *s, const ls_flat *flat) {
+    ls_st_tensor *t = LS_NEW(s->e->arena, ls_st_tensor);
+    *t = (ls_st_tensor){.name = flat->name, .ndim = flat->shape.ndim, .count = ls_shape_elements(&flat->shape)};
+    for (int d = 0; d < flat->shape.ndim; d++) t->shape[d] = flat->shape.dim[d].size;
+    return t;
+}
+
 static void list_tensors(stream *s, const users_files *users) {
     const ls_exporting *e = s->e;
-    s->list = LS_NEW_ARRAY(e->arena, exported, ls_st_count(s->model) + e->n_copies + 1);
-    for (int64_t i = 0; i < ls_st_count(s->model); i++) {
-        const ls_st_tensor *t = ls_st_at(s->model, i);
-        s->list[s->n++] = (exported){t->name, t};
-        for (int c = 0; c < e->n_copies; c++)
-            if (strcmp(e->copies[c].original, t->name) == 0 && users_have(users, e->copies[c].copy))
-                s->list[s->n++] = (exported){e->copies[c].copy, t};
-    }
+    const int64_t n = s->model != NULL ? ls_st_count(s->model) : e->image.n_flats;
+    s->list = LS_NEW_ARRAY(e->arena, exported, n + e->n_copies + 1);
+    for (int64_t i = 0; i < n && s->model != NULL; i++) list_tensor(s, users, ls_st_at(s->model, i), NULL);
+    for (int i = 0; i < e->image.n_flats && s->model == NULL; i++)
+        if (!e->image.flats[i].added) list_tensor(s, users, shape_of(s, &e->image.flats[i]), &e->image.flats[i]);
 }
 
 static ls_status find_tensors(stream *s) {
@@ -112,7 +134,7 @@ static int64_t bytes_of(const stream *s, int64_t i) {
 /* Puts the tensors in their order into files, as many into each as fit. */
 static void cut_shards(stream *s) {
     const int64_t n = s->n, given = s->e->options->shard_bytes;
-    const int64_t most = given > 0 ? given : LS_EXPORT_SHARD_BYTES;
+    const int64_t most = s->e->model->weights != NULL ? INT64_MAX : given > 0 ? given : LS_EXPORT_SHARD_BYTES;
     int64_t used = 0;
     s->shards = LS_NEW_ARRAY(s->e->arena, shard, n + 1);
     for (int64_t i = 0; i < n; i++) {
@@ -124,14 +146,15 @@ static void cut_shards(stream *s) {
         s->shards[s->n_shards - 1].n++;
         used += bytes;
         s->e->result.bytes += bytes;
-        s->e->result.parameters += s->list[i].name == s->list[i].t->name ? s->list[i].t->count : 0;
+        s->e->result.parameters += s->list[i].again ? 0 : s->list[i].t->count;
     }
     s->e->result.tensors = n;
     s->e->result.files = s->n_shards;
     for (int i = 0; i < s->n_shards; i++) {
         char *name = s->shards[i].name;
         if (s->n_shards == 1)
-            snprintf(name, sizeof s->shards[i].name, "model.safetensors");
+            snprintf(name, sizeof s->shards[i].name, "%s",
+                     s->e->model->weights != NULL ? s->e->model->weights : "model.safetensors");
         else
             snprintf(name, sizeof s->shards[i].name, "model-%05d-of-%05d.safetensors", i + 1, s->n_shards);
     }
@@ -192,15 +215,54 @@ static ls_status write_chunk(stream *s, ls_st_writer *writer, int64_t number, co
     const ls_st_dtype to = s->e->result.dtype;
     const int64_t size = (int64_t)ls_st_dtype_bytes(to), from = (int64_t)ls_st_dtype_bytes(t->dtype);
     const char *bytes = (const char *)t->data + first * from;
-    const int64_t begin = s->data + (bytes - (const char *)ls_st_at(s->model, 0)->data);
-    LS_TRY(check_up_to(s, begin + n * from));
+    const char *path = s->path != NULL ? s->path : s->e->final;
+    if (s->model != NULL)
+        LS_TRY(check_up_to(s, s->data + (bytes - (const char *)ls_st_at(s->model, 0)->data) + n * from));
     if (to != t->dtype) {
-        LS_TRY(ls_error_in(ls_st_convert_to(t, first, n, to, s->converted), "%s", s->path));
-        if (to == LS_ST_F16) LS_TRY(ls_error_in(check_range(t, first, s->converted, n), "%s", s->path));
+        LS_TRY(ls_error_in(ls_st_convert_to(t, first, n, to, s->converted), "%s", path));
+        if (to == LS_ST_F16) LS_TRY(ls_error_in(check_range(t, first, s->converted, n), "%s", path));
         bytes = s->converted;
     }
     LS_TRY(ls_st_write(writer, number, first * size, bytes, n * size));
-    ls_st_forget(t, first, n);
+    if (s->model != NULL) ls_st_forget(t, first, n);
+    s->unsynced += n * size;
+    s->done += n * size;
+    show_progress(s);
+    return ls_ok();
+}
+
+/* ---- a parameter with its adapter ---- */
+
+/* Adds up what the adapter changes in n numbers of the matrix, and what rounding them does. */
+static ls_status add_squares(stream *s, const float *sum, const void *written, int64_t n) {
+    const ls_st_tensor rounded = {.name = "", .dtype = s->e->result.dtype, .count = n, .data = written};
+    double *back = s->numbers;
+    LS_ASSERT(back != NULL);
+    LS_TRY(ls_st_convert(&rounded, 0, n, LS_F64, back));
+    for (int64_t i = 0; i < n; i++) s->rounding += (back[i] - (double)sum[i]) * (back[i] - (double)sum[i]);
+    s->merged += (double)n;
+    return ls_ok();
+}
+
+static ls_status write_merged(stream *s, ls_st_writer *writer, int64_t number, const exported *x, int64_t first,
+                              int64_t n) {
+    const ls_exporting *e = s->e;
+    const int64_t size = (int64_t)ls_st_dtype_bytes(e->result.dtype);
+    float *sum = (float *)(s->numbers + CHUNK);
+    double change = 0;
+    LS_TRY(e->merged.read(e->merged.context, x->flat, first, n, s->numbers));
+    ls_weights_narrow(s->numbers, n, LS_F32, sum);
+    const bool merges = ls_adapter_merged_change(&e->merged, x->flat, &change);
+    const ls_st_tensor part = {.name = x->name, .dtype = LS_ST_F32, .count = n, .data = sum};
+    const void *bytes = sum;
+    if (e->result.dtype != LS_ST_F32) {
+        LS_TRY(ls_st_convert_to(&part, 0, n, e->result.dtype, s->converted));
+        if (e->result.dtype == LS_ST_F16) LS_TRY(check_range(&part, 0, s->converted, n));
+        bytes = s->converted;
+    }
+    LS_TRY(ls_st_write(writer, number, first * size, bytes, n * size));
+    if (merges) LS_TRY(add_squares(s, sum, bytes, n));
+    s->change += change;
     s->unsynced += n * size;
     s->done += n * size;
     show_progress(s);
@@ -211,9 +273,11 @@ static ls_status write_chunk(stream *s, ls_st_writer *writer, int64_t number, co
 
 static ls_status fill_shard(stream *s, const shard *k, const char *path, ls_st_writer *writer) {
     for (int64_t i = 0; i < k->n; i++) {
-        const ls_st_tensor *t = s->list[k->first + i].t;
-        for (int64_t first = 0; first < t->count; first += CHUNK) {
-            LS_TRY(write_chunk(s, writer, i, t, first, ls_min(CHUNK, t->count - first)));
+        const exported *x = &s->list[k->first + i];
+        for (int64_t first = 0; first < x->t->count; first += CHUNK) {
+            const int64_t n = ls_min(CHUNK, x->t->count - first);
+            LS_TRY(x->flat != NULL ? write_merged(s, writer, i, x, first, n)
+                                   : write_chunk(s, writer, i, x->t, first, n));
             if (s->unsynced < SYNC_BYTES) continue;
             LS_TRY(ls_file_sync(path));
             s->unsynced = 0;
@@ -263,19 +327,26 @@ static ls_status open_model(stream *s) {
 }
 
 static ls_status write_all(stream *s) {
-    LS_TRY(open_model(s));
+    const bool merges = s->e->merged.context != NULL;
+    if (!merges) LS_TRY(open_model(s));
     LS_TRY(find_tensors(s));
     cut_shards(s);
     LS_TRY(ls_file_need_space(s->e->partial, s->e->result.bytes));
     s->converted = malloc((size_t)CHUNK * ls_st_dtype_bytes(s->e->result.dtype));
-    if (s->converted == NULL) return ls_error(LS_NO_MEMORY, "no memory to export %s", s->path);
+    s->numbers = merges ? malloc(sizeof *s->numbers * 2 * CHUNK) : NULL;
+    if (s->converted == NULL || (merges && s->numbers == NULL))
+        return ls_error(LS_NO_MEMORY, "no memory to export to %s", s->e->final);
     s->progress = ls_progress_start("exporting", s->e->result.bytes >> 20);
     s->last_shown = ls_seconds();
     ls_status status = ls_ok();
     for (int k = 0; k < s->n_shards && status.code == LS_OK; k++) status = write_shard(s, &s->shards[k]);
     ls_progress_end(&s->progress);
     LS_TRY(status);
-    LS_TRY(check_up_to(s, INT64_MAX));
+    if (!merges) LS_TRY(check_up_to(s, INT64_MAX));
+    if (s->merged > 0) {
+        s->e->result.change = sqrt(s->change / s->merged);
+        s->e->result.rounding = sqrt(s->rounding / s->merged);
+    }
     return write_index(s);
 }
 
@@ -283,6 +354,7 @@ ls_status ls_export_weights(ls_exporting *e) {
     stream s = {.e = e};
     const ls_status status = write_all(&s);
     free(s.converted);
+    free(s.numbers);
     free(s.path);
     ls_st_close(s.model);
     ls_file_map_close(&s.map);

@@ -52,19 +52,36 @@ static ls_status check_file(const char *folder, const ls_checkpoint_record *reco
     return check_pieces(path, &record->file[file], &everything, 1, rank, ranks, comm, bytes);
 }
 
-static ls_status open_weights(const char *folder, const ls_image *image, ls_weight_source *out) {
+/* What checkpoints have of the parameters. */
+static bool is_kept(const ls_flat *flat) { return !flat->borrowed; }
+
+/* model NULL: the checkpoint has all. */
+static ls_status open_weights(const char *folder, const ls_checkpoint_record *record, const ls_model *model,
+                              const ls_image *image, ls_weight_source *out) {
+    static const ls_weight_rules rules = {.has = is_kept};
     LS_PATH path = NULL;
+    ls_weight_source own;
+    const uint64_t base = model != NULL ? ls_model_written(model).base : 0;
+    if (record->state.base != base)
+        return ls_error(LS_USAGE,
+                        "%s: it was trained on a model whose files have hash %016llx, and those here have %016llx; "
+                        "expected the same model below the adapter",
+                        folder, (unsigned long long)record->state.base, (unsigned long long)base);
     LS_TRY(ls_path_join(folder, ls_checkpoint_file_name(LS_CHECKPOINT_MODEL), &path));
-    return ls_weights_open_file(path, image, out);
+    LS_TRY(ls_weights_open_file(path, image, &rules, &own));
+    if (model != NULL) return ls_model_weights_with(model, image, &own, out);
+    *out = own;
+    return ls_ok();
 }
 
-ls_status ls_checkpoint_weights(const char *path, const ls_image *image, ls_comm *comm, ls_weight_source *out) {
+ls_status ls_checkpoint_weights(const char *path, const ls_model *model, const ls_image *image, ls_comm *comm,
+                                ls_weight_source *out) {
     ls_arena *arena = ls_arena_create();
     ls_checkpoint_record record;
     int64_t bytes = 0;
     ls_status status = ls_record_read(path, arena, &record);
     if (status.code == LS_OK) status = check_file(path, &record, LS_CHECKPOINT_MODEL, comm, &bytes);
-    if (status.code == LS_OK) status = open_weights(path, image, out);
+    if (status.code == LS_OK) status = open_weights(path, &record, model, image, out);
     ls_arena_destroy(arena);
     return status;
 }
@@ -76,6 +93,7 @@ typedef struct loading {
     const ls_image *image;
     ls_comm *comm;
     const char *folder;
+    const ls_model *model;     /* NULL: the checkpoint has all weights */
     const ls_train_origin *as; /* NULL: nothing is compared */
     ls_arena *arena;
     ls_checkpoint_record record;
@@ -222,7 +240,8 @@ static ls_status check(loading *l) {
     LS_TRY(check_origin(l));
     LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_CONFIG, l->comm, &l->bytes));
     LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_MODEL, l->comm, &l->bytes));
-    LS_TRY(open_weights(l->folder, l->image, &l->weights));
+    LS_TRY(check_file(l->folder, &l->record, LS_CHECKPOINT_ADAPTER, l->comm, &l->bytes));
+    LS_TRY(open_weights(l->folder, &l->record, l->model, l->image, &l->weights));
     return l->image->n_states > 0 ? check_optimizer(l) : ls_ok();
 }
 
@@ -240,13 +259,14 @@ static ls_status fill(loading *l, ls_weights_figures *figures) {
     return ls_ok();
 }
 
-ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path, const ls_train_origin *as,
-                             ls_train_state *out, ls_weights_figures *figures) {
+ls_status ls_checkpoint_load(ls_executor *executor, ls_comm *comm, const char *path, const ls_model *model,
+                             const ls_train_origin *as, ls_train_state *out, ls_weights_figures *figures) {
     ls_weights_figures done;
     loading l = {.executor = executor,
                  .image = ls_executor_image(executor),
                  .comm = comm,
                  .folder = path,
+                 .model = model,
                  .as = as,
                  .arena = ls_arena_create(),
                  .self = pthread_self()};

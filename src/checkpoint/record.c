@@ -19,7 +19,7 @@ const char *ls_record_name(void) { return STATE; }
 
 const char *ls_checkpoint_file_name(int file) {
     static const char *const names[LS_CHECKPOINT_FILES] = {"model.safetensors", "optimizer.safetensors", "config.json",
-                                                           "graph.json"};
+                                                           "graph.json", "adapter_config.json"};
     return names[file];
 }
 
@@ -67,6 +67,7 @@ ls_status ls_record_write(const ls_checkpoint_record *record, const char *folder
     ls_json_put_double(w, "last_loss", record->state.last_loss);
     ls_origin_write(w, &record->state.origin);
     ls_json_put_text(w, "type", record->type);
+    if (record->state.base != 0) ls_json_put_hex(w, "base", record->state.base);
     ls_json_open_array(w, "files");
     for (int f = 0; f < LS_CHECKPOINT_FILES; f++)
         if (record->file[f].bytes > 0) put_file(w, ls_checkpoint_file_name(f), &record->file[f]);
@@ -101,11 +102,11 @@ static ls_status check_state_hash(const char *path, char *text, size_t bytes) {
     return ls_ok();
 }
 
-static ls_status read_hash(ls_json_value piece, uint64_t *out) {
+static ls_status read_hash(ls_json_value object, const char *key, uint64_t *out) {
     const char *digits = NULL;
-    LS_TRY(ls_json_text(piece, "xxh64", &digits));
+    LS_TRY(ls_json_text(object, key, &digits));
     if (strlen(digits) != DIGITS || strspn(digits, "0123456789abcdef") != DIGITS)
-        return ls_json_error(ls_json_field(piece, "xxh64"), "%d hexadecimal digits", DIGITS);
+        return ls_json_error(ls_json_field(object, key), "%d hexadecimal digits", DIGITS);
     *out = strtoull(digits, NULL, 16);
     return ls_ok();
 }
@@ -121,7 +122,7 @@ static ls_status read_pieces(ls_json_value list, ls_arena *arena, ls_recorded_fi
         LS_TRY(ls_json_text(item, "of", &name));
         LS_TRY(ls_json_int(item, "start", at, at, &piece->start)); /* right after the piece before */
         LS_TRY(ls_json_int(item, "bytes", 1, out->bytes - at, &piece->bytes));
-        LS_TRY(read_hash(item, &piece->hash));
+        LS_TRY(read_hash(item, "xxh64", &piece->hash));
         piece->name = ls_arena_strdup(arena, name);
         at += piece->bytes;
     }
@@ -167,6 +168,7 @@ static ls_status read_fields(ls_json_value root, ls_arena *arena, ls_checkpoint_
     LS_TRY(ls_json_double_or(root, "last_loss", (double)NAN, -INFINITY, INFINITY, &out->state.last_loss));
     LS_TRY(ls_origin_read(root, &out->state.origin));
     LS_TRY(ls_json_text(root, "type", &type));
+    if (ls_json_has(root, "base")) LS_TRY(read_hash(root, "base", &out->state.base));
     LS_TRY(ls_json_array(root, "files", &files));
     for (size_t i = 0; i < ls_json_count(files); i++) LS_TRY(read_file(ls_json_item(files, i), arena, out));
     if (out->file[LS_CHECKPOINT_MODEL].bytes == 0 || out->file[LS_CHECKPOINT_OPTIMIZER].bytes == 0)
@@ -192,6 +194,12 @@ ls_status ls_record_read(const char *folder, ls_arena *arena, ls_checkpoint_reco
     ls_json_free(document);
     if (status.code == LS_OK) *out = record;
     return status;
+}
+
+bool ls_checkpoint_has_adapter(const char *path) {
+    LS_PATH config = NULL;
+    return path != NULL && ls_path_join(path, ls_checkpoint_file_name(LS_CHECKPOINT_ADAPTER), &config).code == LS_OK &&
+           ls_file_exists(config);
 }
 
 ls_status ls_checkpoint_state(const char *path, ls_train_state *out) {

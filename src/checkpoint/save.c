@@ -22,6 +22,7 @@ enum {
 typedef struct file_layout {
     ls_st_entry *entries[2]; /* live in an arena */
     int n[2];
+    int *value; /* by parameter, in the model's file: the entry, where checkpoints have the parameter */
     int *state; /* by state and parameter, in the optimiser's file: the entry, where the parameter has the state */
     ls_st_plan *plan[2];
 } file_layout;
@@ -42,13 +43,17 @@ static ls_st_entry entry_of(const ls_image *image, const ls_flat *flat, const ch
 
 static ls_status plan_files(const ls_image *image, ls_arena *arena, file_layout *out) {
     const int states = image->n_states * image->n_flats;
-    file_layout layout = {.n = {image->n_flats}, .state = LS_NEW_ARRAY(arena, int, states)};
+    file_layout layout = {.value = LS_NEW_ARRAY(arena, int, image->n_flats + 1),
+                          .state = LS_NEW_ARRAY(arena, int, states)};
     layout.entries[LS_CHECKPOINT_MODEL] = LS_NEW_ARRAY(arena, ls_st_entry, image->n_flats);
     layout.entries[LS_CHECKPOINT_OPTIMIZER] = LS_NEW_ARRAY(arena, ls_st_entry, states);
     const ls_flat **flats = LS_NEW_ARRAY(arena, const ls_flat *, image->n_flats + 1); /* by number */
     for (int i = 0; i < image->n_flats; i++) flats[image->flats[i].number] = &image->flats[i];
-    for (int i = 0; i < image->n_flats; i++)
-        layout.entries[LS_CHECKPOINT_MODEL][i] = entry_of(image, flats[i], flats[i]->name);
+    for (int i = 0; i < image->n_flats; i++) {
+        if (flats[i]->borrowed) continue;
+        layout.value[i] = layout.n[LS_CHECKPOINT_MODEL]++;
+        layout.entries[LS_CHECKPOINT_MODEL][layout.value[i]] = entry_of(image, flats[i], flats[i]->name);
+    }
     for (int s = 0; s < states; s++) {
         const ls_optimizer_state *state = &image->states[s / image->n_flats];
         const ls_flat *flat = flats[s % image->n_flats];
@@ -74,6 +79,7 @@ ls_status ls_checkpoint_bytes(const ls_image *image, const ls_model_text *model,
     const ls_status status = plan_files(image, arena, &layout);
     if (status.code == LS_OK) {
         *out = model != NULL ? (int64_t)strlen(model->text) : 0;
+        if (model != NULL && model->adapter != NULL) *out += (int64_t)strlen(model->adapter);
         for (int f = 0; f < 2; f++) *out += ls_st_plan_file_bytes(layout.plan[f]);
     }
     free_layout(&layout);
@@ -110,17 +116,24 @@ static void add_piece(saving *s, int file, int tensor, int64_t start, const void
 
 /* ---- stage 1: the folder and its files ---- */
 
-static ls_status write_model(saving *s) {
+/* A file of one text; NULL or empty: none. */
+static ls_status write_text(saving *s, int file, const char *text) {
     LS_PATH path = NULL;
-    if (s->model == NULL || s->model->text[0] == 0) return ls_ok();
-    const size_t bytes = strlen(s->model->text);
+    if (text == NULL || text[0] == 0) return ls_ok();
+    const size_t bytes = strlen(text);
+    LS_TRY(ls_path_join(s->partial, ls_checkpoint_file_name(file), &path));
+    LS_TRY(ls_file_write(path, text, bytes));
+    add_piece(s, file, -1, 0, text, (int64_t)bytes);
+    return ls_ok();
+}
+
+static ls_status write_model(saving *s) {
+    if (s->model == NULL) return ls_ok();
     int file = LS_CHECKPOINT_CONFIG;
     while (file < LS_CHECKPOINT_FILES && strcmp(ls_checkpoint_file_name(file), s->model->file) != 0) file++;
     LS_ASSERT(file < LS_CHECKPOINT_FILES);
-    LS_TRY(ls_path_join(s->partial, s->model->file, &path));
-    LS_TRY(ls_file_write(path, s->model->text, bytes));
-    add_piece(s, file, -1, 0, s->model->text, (int64_t)bytes);
-    return ls_ok();
+    LS_TRY(write_text(s, file, s->model->text));
+    return write_text(s, LS_CHECKPOINT_ADAPTER, s->model->adapter);
 }
 
 static ls_status add_header(saving *s, int file) {
@@ -199,7 +212,7 @@ static ls_status write_run(saving *s, int i, const ls_flat_run *run) {
     const int64_t from = run->whole * (int64_t)ls_dtype_bytes(image->accumulator);
     const ls_operand master = ls_image_master(image, &run->part);
     const int number = image->flats[i].number;
-    LS_TRY(write_elements(s, LS_CHECKPOINT_MODEL, number, from, &master));
+    LS_TRY(write_elements(s, LS_CHECKPOINT_MODEL, s->layout.value[number], from, &master));
     for (int k = 0; k < image->n_states; k++) {
         if (!ls_flat_has(&image->flats[i], &image->states[k])) continue;
         const ls_operand state = ls_image_part(image, image->states[k].binding, &run->part);
@@ -212,7 +225,7 @@ static ls_status write_run(saving *s, int i, const ls_flat_run *run) {
 static ls_status write_parameter_part(saving *s, int i) {
     const ls_flat *flat = &s->image->flats[i];
     const int rank = ls_executor_rank(s->executor);
-    if (!ls_flat_is_saved(s->image, flat, rank)) return ls_ok();
+    if (flat->borrowed || !ls_flat_is_saved(s->image, flat, rank)) return ls_ok();
     for (ls_flat_runs r = ls_flat_runs_of(s->image, NULL, flat, rank, 0); ls_flat_next(&r);)
         LS_TRY(write_run(s, i, &r.run));
     return ls_ok();
@@ -292,6 +305,7 @@ static ls_status check_piece(const saving *s, const ls_checkpoint_record *record
 
 static ls_status write_record(saving *s, const ls_train_state *state) {
     ls_checkpoint_record record = {.state = *state, .type = ls_st_dtype_name(ls_st_dtype_of(s->image->accumulator))};
+    record.state.base = s->model != NULL ? s->model->base : 0;
     LS_ASSERT(s->pieces != NULL); /* rank 0 added the headers */
     qsort(s->pieces, (size_t)s->n_pieces, sizeof *s->pieces, by_place);
     for (int f = 0; f < LS_CHECKPOINT_FILES; f++)

@@ -62,6 +62,10 @@ static void print_export(const ls_export_job *job, const ls_export_result *r, do
                   ls_bytes_text((double)r->bytes, bytes), r->files, r->files == 1 ? "" : "s",
                   ls_seconds_text(seconds, time));
     ls_print_line(out, "carried over: %s", r->carried[0] != 0 ? r->carried : "nothing");
+    if (job->merge)
+        ls_print_line(out,
+                      "merged: the adapter changes its matrices by %.3g (root mean square), rounding to %s by %.3g",
+                      r->change, ls_st_dtype_name(r->dtype), r->rounding);
 }
 
 static void print_export_json(const ls_export_job *job, const char *checkpoint, const ls_export_result *r,
@@ -75,8 +79,42 @@ static void print_export_json(const ls_export_job *job, const char *checkpoint, 
     ls_json_put_int(w, "bytes", r->bytes);
     ls_json_put_int(w, "files", r->files);
     ls_json_put_text(w, "carried", r->carried);
+    if (job->merge) {
+        ls_json_put_double(w, "change", r->change);
+        ls_json_put_double(w, "rounding", r->rounding);
+    }
     ls_json_put_double(w, "seconds", seconds);
     ls_json_end(w, out);
+}
+
+/* The folder of an adapter by itself, which is no checkpoint. */
+static bool is_adapter(const char *path) {
+    LS_PATH state = NULL;
+    return ls_checkpoint_has_adapter(path) && ls_path_join(path, "state.json", &state).code == LS_OK &&
+           !ls_file_exists(state);
+}
+
+/* The model whose adapter is merged: of --model, or of what the adapter says that it is for. */
+static ls_status open_merged(const ls_export_job *job, const char *path, ls_model **out) {
+    if (!ls_checkpoint_has_adapter(path))
+        return ls_error(LS_USAGE, "--merge: %s has no adapter; expected the folder of one, or a run that trained one",
+                        path);
+    LS_TRY(ls_model_open(job->model != NULL ? job->model : path, out));
+    if (job->model != NULL) LS_TRY(ls_model_adapt(*out, &(ls_adapter_choice){.folder = path}));
+    return ls_ok();
+}
+
+static ls_status export_merged(const ls_export_job *job, const char *path, ls_export_options *options,
+                               ls_export_result *result) {
+    ls_model *model = NULL;
+    ls_status status = open_merged(job, path, &model);
+    if (status.code == LS_OK) {
+        options->merge = model;
+        options->carry = ls_model_folder(model);
+        status = ls_checkpoint_export(options, result);
+    }
+    ls_model_close(model);
+    return status;
 }
 
 ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out) {
@@ -85,18 +123,23 @@ ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out) {
     LS_NEED(job->checkpoint, "job->checkpoint");
     const double began = ls_seconds();
     LS_PATH source = NULL;
-    LS_PATH checkpoint_path = NULL;
+    LS_PATH path = NULL;
     ls_export_options options = {.out = job->out, .shard_bytes = job->shard_bytes};
     ls_export_result result;
+    const bool alone = job->merge && is_adapter(job->checkpoint);
     if (job->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder to export to");
     LS_TRY(ls_export_dtype(job->dtype, &options.dtype));
-    LS_TRY(ls_checkpoint_resolve(job->checkpoint, &checkpoint_path));
-    LS_TRY(find_tokenizer_files(job, checkpoint_path, &source));
-    options.checkpoint = checkpoint_path;
-    options.carry = source;
-    LS_TRY(ls_checkpoint_export(&options, &result));
+    LS_TRY(alone ? ls_path_print(&path, "%s", job->checkpoint) : ls_checkpoint_resolve(job->checkpoint, &path));
+    options.checkpoint = alone ? NULL : path;
+    if (job->merge) {
+        LS_TRY(export_merged(job, path, &options, &result));
+    } else {
+        if (!ls_checkpoint_has_adapter(path)) LS_TRY(find_tokenizer_files(job, path, &source));
+        options.carry = source;
+        LS_TRY(ls_checkpoint_export(&options, &result));
+    }
     if (json)
-        print_export_json(job, checkpoint_path, &result, ls_seconds() - began, out);
+        print_export_json(job, path, &result, ls_seconds() - began, out);
     else
         print_export(job, &result, ls_seconds() - began, out);
     return ls_ok();
@@ -350,11 +393,14 @@ static const ls_option options[] = {
              "export: the folder to write; a new one, or an earlier export, which is replaced"),
     CLI_TEXT(
         "model", "PATH", AT(job.model),
-        "export: the model whose tokenizer files are copied; the model that the run was started from when left out"),
+        "export: the model whose tokenizer files are copied, and with --merge the one below the adapter; the model that the run was started from when left out"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16|f16", NULL, AT(job.dtype),
                "export: type of the weights; that of config.json when left out, else f32"),
     CLI_BYTES("shard-size", "BYTES", "5000000000", 1, CLI_ANY, AT(job.shard_bytes),
               "export: most bytes of weights in one file; larger models get several files, with an index"),
+    CLI_FLAG(
+        "merge", AT(job.merge),
+        "export: a whole model with the adapter in its matrices, of a run that trained one, or of an adapter's folder"),
 };
 #undef AT
 
@@ -404,7 +450,9 @@ const cli_command cli_checkpoint = {
         "verify: reads every byte and compares it with its hash; if a file is bad, prints which, with exit code 1.\n"
         "export: writes a folder that Hugging Face tools load as it is: config.json with all its fields, generation_config.json, the tokenizer's "
         "files, and the weights as model.safetensors, or in several files with an index. Needs little memory, whatever the model's size. The folder "
-        "gets its name when it is complete; an earlier export of that name is kept until then.",
+        "gets its name when it is complete; an earlier export of that name is kept until then. Of a run that trained an adapter it writes "
+        "adapter_config.json and adapter_model.safetensors, as peft reads them; with --merge a whole model: sums in f32, rounded once, and says how much "
+        "rounding changes.",
     CLI_OWN(options, run, checkpoint_flags),
     .takes_word = 2,
 };

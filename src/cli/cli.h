@@ -29,6 +29,7 @@ LS_MUST_USE ls_status ls_run_attention(const ls_attention_job *job, ls_spread_re
 typedef struct ls_grad_job {
     const char *model;
     ls_rope_change rope;
+    ls_adapter_choice adapter;
     const char *tokens, *labels; /* i32 .npy [B,S]; labels may be NULL: the next token; -100 is ignored */
     const char *positions;       /* i32 .npy [B,S]: from 0 in each document; NULL: each row is one document */
     const char *documents;       /* i32 .npy [B,S]: the number of each token's document; NULL: by positions */
@@ -62,6 +63,7 @@ LS_MUST_USE ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result
 typedef struct ls_generate_job {
     const char *model; /* folder or config.json */
     ls_rope_change rope;
+    ls_adapter_choice adapter;
     /* Folder of a checkpoint or of a training run; NULL: the model's own weights. */
     const char *checkpoint;
     const char *prompt, *prompt_file; /* exactly one is given; an empty prompt begins a document; "-": standard input */
@@ -131,6 +133,7 @@ LS_MUST_USE ls_status ls_run_bench(const ls_bench_job *job, FILE *out);
 typedef struct ls_explain_job {
     const char *model;
     ls_rope_change rope;
+    ls_adapter_choice adapter;
     int64_t seq, batch; /* batch: sequences of a micro-batch */
     int64_t accumulate; /* micro-batches of a step; 0: 1 */
     const char *dtype;
@@ -157,6 +160,7 @@ LS_MUST_USE ls_status ls_run_explain(const ls_explain_job *job, FILE *out);
 typedef struct ls_plan_job {
     const char *model;
     ls_rope_change rope;
+    ls_adapter_choice adapter;
     int64_t seq, batch, accumulate; /* as in ls_train_options */
     const char *dtype;              /* "f32", "bf16"; NULL: f32 */
     const char *optimizer;          /* as in ls_train_options */
@@ -188,6 +192,7 @@ typedef struct ls_export_job {
     const char *model;      /* a model folder, or a file in it, whose tokenizer is used; NULL: the run's own */
     const char *dtype;      /* "f32", "f16", "bf16"; NULL: the type that config.json says, else f32 */
     int64_t shard_bytes;    /* most bytes of tensors in one file; 0: 5 GB */
+    bool merge;             /* the adapter of the checkpoint, or of an adapter's folder, becomes part of the matrices */
 } ls_export_job;
 
 /* Writes the folder and prints a summary. */

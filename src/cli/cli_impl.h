@@ -26,6 +26,7 @@ typedef struct cli_common {
     bool given[CLI_MOST_OPTIONS];
     ls_spread spread;                 /* of commands that spread work over ranks */
     ls_rope_change rope;              /* of commands that open a model */
+    ls_adapter_choice adapter;        /* the same */
     ls_text_form form;                /* of commands that read texts */
     const char *ranks_as, *transport; /* of commands that run ranks */
 } cli_common;
@@ -41,7 +42,7 @@ typedef struct cli_command {
     bool runs;    /* takes the options of run_rows: how ranks run */
     bool (*needs_ranks)(const void *flags); /* of commands that spread: whether ranks run; NULL: always */
     bool tells; /* only says something about this program, so each of several processes does it; else one of them */
-    bool opens; /* takes the options of rope_rows: changes of a model's rotary positions */
+    bool opens; /* takes the options of rope_rows: changes of a model's rotary positions, and its adapter */
     bool reads; /* takes the options of form_rows: how texts become documents */
     ls_status (*run)(void *flags);
     size_t flags_bytes;
@@ -105,6 +106,11 @@ void cli_print_manual(FILE *out);
     CLI_REQUIRED_TEXT(       \
         "model", "PATH", at, \
         "config.json, or graph.json of an imported model; or a folder with one and, if trained, *.safetensors")
+#define CLI_LORA(at)                                                                                               \
+    CLI_TEXT("lora", "r=N,alpha=X,target=WHAT", at,                                                                \
+             "train a new low-rank adapter instead of the model's weights: r and alpha (8 when left out), target " \
+             "(all-linear, or patterns of modules with + between: q_proj+v_proj), modules-to-save (modules that "  \
+             "are trained whole), rslora, dora")
 #define CLI_CHECKPOINT(at)            \
     CLI_TEXT("checkpoint", "DIR", at, \
              "a checkpoint, or the --out of a training run; the model's own weights when left out")

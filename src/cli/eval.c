@@ -44,6 +44,7 @@ static ls_status run(void *context) {
     o->n_data = flags->data.count;
     o->spread = cli_spread_of(&flags->common);
     o->rope = flags->common.rope;
+    o->adapter = flags->common.adapter;
     o->form = flags->common.form;
     ls_eval_result result;
     LS_TRY(ls_evaluate(o, &result));

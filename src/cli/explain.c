@@ -129,6 +129,7 @@ static ls_status build(explanation *e) {
         return ls_error(LS_USAGE, "--run measures what --schedule FILE draws; expected that flag too");
     LS_TRY(ls_job_dtype(job->dtype, LS_F32, &dtype));
     LS_TRY(ls_model_open_changed(job->model, &job->rope, &e->model));
+    LS_TRY(ls_model_adapt(e->model, &job->adapter));
     e->graph = ls_graph_create(dtype);
     ls_language_model lm;
     LS_TRY(ls_model_build(e->model, e->graph, job->batch > 0 ? job->batch : 1, job->seq, true, &lm));
@@ -216,6 +217,7 @@ static const ls_option options[] = {
             "micro-batches of a step; all but the last run program micro, the last runs program step"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_OPTIMIZER(AT(optimizer), "what updates the parameters"),
+    CLI_LORA(offsetof(explain_flags, common.adapter.lora)),
     CLI_INT("rank", "N", "0", 0, 1023, AT(rank), "the rank whose programs to print"),
     CLI_CHOICE("program", "NAME", "micro|step|evaluate", NULL, AT(program), "the program to print; all when left out"),
     CLI_FLAG("passes", AT(passes),
@@ -232,6 +234,7 @@ static ls_status run(void *context) {
     explain_flags *flags = context;
     flags->job.spread = cli_spread_of(&flags->common);
     flags->job.rope = flags->common.rope;
+    flags->job.adapter = flags->common.adapter;
     flags->job.json = flags->common.json;
     return ls_run_explain(&flags->job, stdout);
 }

@@ -261,7 +261,7 @@ static ls_status open_decoder(generation *g) {
 
 static ls_status generate(generation *g, ls_generate_result *result) {
     LS_TRY(check_job(g->job, &g->ranks));
-    LS_TRY(ls_trained_open_changed(g->job->model, g->job->checkpoint, &g->job->rope, &g->trained));
+    LS_TRY(ls_trained_open_changed(g->job->model, g->job->checkpoint, &g->job->rope, &g->job->adapter, &g->trained));
     if (!g->job->ignore_end) LS_TRY(ls_stops_read(&g->trained, &g->stops));
     LS_TRY(read_prompt(g));
     LS_TRY(open_decoder(g));
@@ -369,6 +369,7 @@ static ls_status run(void *context) {
     generate_flags *flags = context;
     flags->job.spread = cli_spread_of(&flags->common);
     flags->job.rope = flags->common.rope;
+    flags->job.adapter = flags->common.adapter;
     if (flags->common.json) return run_json(&flags->job);
     flags->job.text = write_now;
     ls_generate_result r = {.tokens = 0};

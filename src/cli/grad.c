@@ -29,6 +29,7 @@ typedef struct grad_run {
 static ls_status read_inputs(grad_run *r) {
     LS_TRY(ls_job_dtype(r->job->dtype, LS_F32, &r->dtype));
     LS_TRY(ls_model_open_changed(r->job->model, &r->job->rope, &r->model));
+    LS_TRY(ls_model_adapt(r->model, &r->job->adapter));
     LS_TRY(ls_grad_inputs_read(r->job, r->model, ls_dtype_accumulator(r->dtype), &r->in));
     r->divisor = ls_grad_inputs_divisor(&r->in, r->model);
     return ls_ok();
@@ -214,6 +215,7 @@ static ls_status run(void *context) {
     ls_grad_result result;
     flags->job.spread = cli_spread_of(&flags->common);
     flags->job.rope = flags->common.rope;
+    flags->job.adapter = flags->common.adapter;
     flags->job.inputs = flags->inputs.items;
     flags->job.n_inputs = flags->inputs.count;
     LS_TRY(ls_run_grad(&flags->job, &result));

@@ -80,6 +80,9 @@ static const ls_option rope_rows[] = {
         "(that of config.json when left out). Saved models have a config.json with this scaling"),
     CLI_FLOAT("rope-theta", "X", NULL, 1, 1e30, AT(rope.theta),
               "base of rotary positions, instead of rope_theta in config.json"),
+    CLI_TEXT(
+        "adapter", "DIR", AT(adapter.folder),
+        "folder of an adapter of the model: adapter_config.json and adapter_model.safetensors, as peft writes them"),
 };
 
 #define FORM(field) AT(form.field)

@@ -168,6 +168,7 @@ static ls_status build(planning *g) {
     LS_TRY(ls_optimizer_find(job->optimizer, &g->optimizer));
     LS_TRY(ls_spread_resolve(&job->spread, &g->request));
     LS_TRY(ls_model_open_changed(job->model, &job->rope, &g->model));
+    LS_TRY(ls_model_adapt(g->model, &job->adapter));
     LS_TRY(make_plan(g, &g->chosen));
     ls_image *alone;
     LS_TRY(ls_compile_alone(&g->chosen.job, &g->chosen.plan.target, &alone));
@@ -211,6 +212,7 @@ static const ls_option options[] = {
     CLI_INT("accumulate", "N", "1", 1, 0x1p24, AT(accumulate), "micro-batches that a step is cut into"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_OPTIMIZER(AT(optimizer), "what updates the parameters"),
+    CLI_LORA(offsetof(plan_flags, common.adapter.lora)),
 };
 #undef AT
 
@@ -218,6 +220,7 @@ static ls_status run(void *context) {
     plan_flags *flags = context;
     flags->job.spread = cli_spread_of(&flags->common);
     flags->job.rope = flags->common.rope;
+    flags->job.adapter = flags->common.adapter;
     flags->job.json = flags->common.json;
     return ls_run_plan(&flags->job, stdout);
 }

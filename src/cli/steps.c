@@ -309,7 +309,7 @@ static ls_status do_resume(steps_run *s, ls_rank *rank, const request *q) {
     ls_train_state state;
     const ls_train_origin as = origin_of(s);
     LS_TRY(ls_comm_agree(rank->comm, ls_checkpoint_resolve(q->folder, &path)));
-    LS_TRY(ls_checkpoint_load(rank->executor, rank->comm, path, &as, &state, NULL));
+    LS_TRY(ls_checkpoint_load(rank->executor, rank->comm, path, s->model, &as, &state, NULL));
     s->updates = state.step;
     s->sequences = state.sequences;
     return answer_step(s, rank);
@@ -409,6 +409,7 @@ static ls_status open_and_run(steps_run *s) {
     s->micro_batch = f->batch / f->accumulate;
     LS_TRY(ls_job_dtype(f->dtype, LS_F32, &s->dtype));
     LS_TRY(ls_model_open_changed(f->model, &f->common.rope, &s->model));
+    LS_TRY(ls_model_adapt(s->model, &f->common.adapter));
     LS_TRY(make_documents(s));
     const ls_parameter_settings *own = NULL;
     LS_TRY(make_graph(s, &own));

@@ -60,6 +60,7 @@ static const ls_option options[] = {
         "settings for parameters whose names match (with * and ?): 'PATTERN:lr=0.1,decay=0' trains them with a tenth of --lr and no "
         "decay, 'PATTERN:frozen' not at all, 'PATTERN:frozen=bf16|f32' neither, and kept in that type, "
         "'PATTERN:optimizer=adamw' not with muon. If several groups match a name, the last one counts"),
+    CLI_LORA(offsetof(train_flags, common.adapter.lora)),
     CLI_FLOAT("clip", "X", "1", 0, CLI_ANY, AT(clip), "largest norm of the gradient; 0: no clipping"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of weights and of the order of the data"),
@@ -182,6 +183,7 @@ static ls_status run(void *context) {
     o->n_groups = flags->groups.count;
     o->spread = cli_spread_of(&flags->common);
     o->rope = flags->common.rope;
+    o->adapter = flags->common.adapter;
     o->form = flags->common.form;
     ls_train_result result = {.steps = 0};
     const ls_status status = ls_train(o, &result);

@@ -53,6 +53,8 @@ static void lay_parameter(ls_builder *b, int t, int number) {
                       .whole_count = ls_shape_elements(&info->shape),
                       .dtype = info->dtype,
                       .trained = !info->frozen,
+                      .borrowed = info->borrowed,
+                      .added = info->added,
                       .elsewhere = info->elsewhere,
                       .group = ls_update_group(b, info, number),
                       .matrix = info->matrix};

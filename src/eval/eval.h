@@ -28,9 +28,12 @@ typedef struct ls_trained {
  * more tokens than the model. Collective where others launched the ranks: LS_USAGE names a file that differs.
  */
 LS_MUST_USE ls_status ls_trained_open(const char *model, const char *checkpoint, ls_trained *out);
-/* ls_trained_open with changes to the config's rotary positions; rope NULL: no change. */
+/*
+ * ls_trained_open with changes to the config's rotary positions, and with an adapter. A checkpoint of a model with an
+ * adapter has it. rope, adapter NULL: none.
+ */
 LS_MUST_USE ls_status ls_trained_open_changed(const char *model, const char *checkpoint, const ls_rope_change *rope,
-                                              ls_trained *out);
+                                              const ls_adapter_choice *adapter, ls_trained *out);
 void ls_trained_close(ls_trained *trained); /* a zeroed one is allowed */
 
 /*

@@ -154,7 +154,7 @@ static ls_status complete(ls_eval_options *o) {
 
 static ls_status open_and_evaluate(const ls_eval_options *o, ls_trained *trained, ls_data **data,
                                    ls_eval_result *result) {
-    LS_TRY(ls_trained_open_changed(o->model, o->checkpoint, &o->rope, trained));
+    LS_TRY(ls_trained_open_changed(o->model, o->checkpoint, &o->rope, &o->adapter, trained));
     const ls_data_options text = {.paths = o->data,
                                   .n_paths = o->n_data,
                                   .tokenizer = trained->tokenizer,

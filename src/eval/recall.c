@@ -304,7 +304,7 @@ static void begin_result(const ls_recall_options *o, ls_recall_result *r) {
 }
 
 static ls_status recall(ls_recall_options *o, ls_trained *trained, ls_recall_result *out) {
-    LS_TRY(ls_trained_open_changed(o->model, o->checkpoint, &o->rope, trained));
+    LS_TRY(ls_trained_open_changed(o->model, o->checkpoint, &o->rope, &o->adapter, trained));
     choose_lengths(o, trained);
     LS_TRY(check_lengths(o, trained));
     const bool writes = ls_is_home() && o->out != NULL;

@@ -15,10 +15,14 @@ static ls_status find_checkpoint(const char *given, char **out) {
     return ls_path_print(out, "%s", given);
 }
 
-static ls_status open_all(const char *model, const char *checkpoint, const ls_rope_change *rope, ls_trained *t) {
+static ls_status open_all(const char *model, const char *checkpoint, const ls_rope_change *rope,
+                          const ls_adapter_choice *adapter, ls_trained *t) {
     LS_TRY(find_checkpoint(checkpoint, &t->checkpoint));
     if (model == NULL && checkpoint == NULL) return ls_error(LS_USAGE, "neither --model nor --checkpoint is given");
     LS_TRY(ls_model_open_changed(model != NULL ? model : t->checkpoint, rope, &t->model));
+    if (model != NULL && ls_checkpoint_has_adapter(t->checkpoint))
+        LS_TRY(ls_model_adapt(t->model, &(ls_adapter_choice){.folder = t->checkpoint}));
+    if (adapter != NULL) LS_TRY(ls_model_adapt(t->model, adapter));
     LS_TRY(ls_model_check_fed(t->model));
     LS_TRY(ls_tokenizer_open_model(ls_model_folder(t->model), &t->tokenizer));
     const int64_t V = ls_model_describe(t->model).V;
@@ -43,13 +47,13 @@ static ls_status compare_processes(const ls_trained *t, ls_status mine) {
 }
 
 ls_status ls_trained_open(const char *model, const char *checkpoint, ls_trained *out) {
-    return ls_trained_open_changed(model, checkpoint, NULL, out);
+    return ls_trained_open_changed(model, checkpoint, NULL, NULL, out);
 }
 
 ls_status ls_trained_open_changed(const char *model, const char *checkpoint, const ls_rope_change *rope,
-                                  ls_trained *out) {
+                                  const ls_adapter_choice *adapter, ls_trained *out) {
     ls_trained trained = {.model = NULL};
-    const ls_status status = compare_processes(&trained, open_all(model, checkpoint, rope, &trained));
+    const ls_status status = compare_processes(&trained, open_all(model, checkpoint, rope, adapter, &trained));
     if (status.code != LS_OK) {
         ls_trained_close(&trained);
         return status;
@@ -67,9 +71,9 @@ void ls_trained_close(ls_trained *t) {
 
 ls_status ls_trained_fill(const ls_trained *t, const ls_rank *rank, uint64_t seed) {
     ls_weight_source source;
-    LS_TRY(ls_comm_agree(rank->comm, t->checkpoint != NULL
-                                         ? ls_checkpoint_weights(t->checkpoint, rank->image, rank->comm, &source)
-                                         : ls_model_weights(t->model, rank->image, seed, &source)));
+    LS_TRY(ls_comm_agree(rank->comm, t->checkpoint != NULL ? ls_checkpoint_weights(t->checkpoint, t->model, rank->image,
+                                                                                   rank->comm, &source)
+                                                           : ls_model_weights(t->model, rank->image, seed, &source)));
     if (rank->rank == 0 && t->checkpoint == NULL && !ls_weights_from_file(&source))
         ls_log("%s has no *.safetensors: random weights from seed %llu", ls_model_folder(t->model),
                (unsigned long long)seed);

@@ -73,8 +73,7 @@ static void copy_name(const ls_next *n, ls_tensor clone, ls_tensor original) {
 static ls_tensor clone_leaf(ls_next *n, ls_tensor t) {
     const ls_tensor_info *info = ls_graph_tensor(n->from, t);
     if (info->role == LS_ROLE_PARAMETER && n->whole[t.id].id != 0) return n->whole[t.id];
-    if (!n->one || !has_factor(n->from, t))
-        return ls_graph_leaf(n->to, info->role, info->name, info->dtype, &info->shape);
+    if (!n->one || !has_factor(n->from, t)) return ls_graph_leaf_like(n->to, info);
     const ls_shape shape = ls_next_shape(n, t);
     const char *name = ls_arena_printf(n->to->arena, LS_NEXT "%s", info->name);
     return ls_graph_leaf(n->to, info->role, name, info->dtype, &shape);

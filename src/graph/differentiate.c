@@ -80,7 +80,8 @@ static void mark_active(ls_gradient *d, const ls_derivative *what, int n_nodes) 
         const ls_node *node = &d->graph->nodes[n];
         bool any = false;
         for (int i = 0; i < node->n_in; i++) any |= d->active[node->in[i].id];
-        for (int i = 0; i < node->n_out; i++) d->active[node->out[i].id] |= any;
+        for (int i = 0; i < node->n_out; i++)
+            d->active[node->out[i].id] |= any && !ls_graph_tensor(d->graph, node->out[i])->constant;
     }
 }
 

@@ -150,6 +150,17 @@ ls_tensor ls_graph_leaf(ls_graph *g, ls_role role, const char *name, ls_dtype dt
     return t;
 }
 
+ls_tensor ls_graph_leaf_like(ls_graph *g, const ls_tensor_info *like) {
+    const ls_tensor t = ls_graph_leaf(g, like->role, like->name, like->dtype, &like->shape);
+    if (t.id == 0) return t;
+    ls_tensor_info *made = &g->tensors[t.id];
+    made->frozen = like->frozen;
+    made->borrowed = like->borrowed;
+    made->added = like->added;
+    made->kept = like->kept;
+    return t;
+}
+
 ls_tensor ls_tokens(ls_graph *g, const char *name, int64_t B, int64_t S) {
     const ls_shape shape = {2, {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}}};
     if (!is_given(g, name, "ls_tokens", "the name")) return LS_NO_TENSOR;

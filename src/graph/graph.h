@@ -41,6 +41,9 @@ typedef struct ls_tensor_info {
     ls_shape shape; /* global */
     ls_role role;
     bool frozen;    /* a parameter that is not trained: its gradient is not computed */
+    bool borrowed;  /* one whose values stay those of the model's files: checkpoints do not have it */
+    bool added;     /* one that is an adapter's: the model's files do not have it */
+    bool constant;  /* a result that derivatives take for a constant: none passes through it */
     bool elsewhere; /* a parameter that ranks of another stage have (compile/pipeline) */
     bool matrix;    /* a parameter that the job's optimiser updates as a whole matrix (compile/optimizer/matrices.c) */
     bool boundary;  /* the graph is cut behind it: nothing else goes from what is in front to what is behind */
@@ -428,6 +431,8 @@ ls_tensor ls_graph_add(ls_graph *g, const ls_op *op, const void *params, size_t 
                        int forward);
 ls_tensor ls_graph_output(const ls_graph *g, ls_tensor first, int i);
 ls_tensor ls_graph_leaf(ls_graph *g, ls_role role, const char *name, ls_dtype dtype, const ls_shape *shape);
+/* A leaf like that of another graph: its name, role, type and shape, and what is said of a parameter. */
+ls_tensor ls_graph_leaf_like(ls_graph *g, const ls_tensor_info *info);
 /* Keeps the first error; g may be NULL. Returns the empty tensor. */
 ls_tensor ls_graph_fail(ls_graph *g, ls_status status);
 /* sum + x: x T or G, sum G; in place. */

@@ -59,18 +59,47 @@ static bool changes_rope(const ls_rope_change *change) {
     return change != NULL && ((change->scaling != NULL && change->scaling[0] != 0) || change->theta != 0);
 }
 
+/* *out becomes the folder of the model that the adapter in a folder is for; NULL: there is no adapter. */
+static ls_status find_base(const char *folder, char **out) {
+    LS_PATH config = NULL;
+    ls_json *document = NULL;
+    const char *base = NULL;
+    LS_TRY(ls_path_join(folder, LS_ADAPTER_CONFIG, &config));
+    if (!ls_file_exists(config)) return ls_ok();
+    LS_TRY(ls_json_read(config, LS_JSON_MOST_BYTES, &document));
+    const ls_json_value root = ls_json_root(document);
+    ls_status status = ls_json_text_or(root, "base_model_name_or_path", NULL, &base);
+    if (status.code == LS_OK && (base == NULL || !ls_file_is_folder(base)))
+        status = ls_json_error(ls_json_field(root, "base_model_name_or_path"),
+                               "a folder that exists; or --model FOLDER --adapter %s", folder);
+    if (status.code == LS_OK) status = ls_path_print(out, "%s", base);
+    ls_json_free(document);
+    return status;
+}
+
+/* The file of the model in the folder of an adapter, which a checkpoint has, or else in that of its base. */
+static ls_status find_adapted(const char *folder, const char *base, const ls_model_kind **kind, char **out) {
+    LS_TRY(find_file(folder, kind, out));
+    return ls_file_exists(*out) ? ls_ok() : find_file(base, kind, out);
+}
+
 static ls_status open_model(const char *path, const ls_rope_change *change, ls_model *model) {
     LS_PATH file = NULL;
-    if (ls_file_is_folder(path))
+    LS_PATH base = NULL;
+    if (ls_file_is_folder(path)) LS_TRY(find_base(path, &base));
+    if (base != NULL)
+        LS_TRY(find_adapted(path, base, &model->kind, &file));
+    else if (ls_file_is_folder(path))
         LS_TRY(find_file(path, &model->kind, &file));
     else
         LS_TRY(ls_path_print(&file, "%s", path));
     const char *slash = strrchr(file, '/'), *name = slash != NULL ? slash + 1 : file;
     for (size_t i = 0; i < LS_COUNT(kinds); i++) /* of another name, its contents tell */
         if (strcmp(name, kinds[i]->file) == 0) model->kind = kinds[i];
-    LS_TRY(ls_path_parent(file, &model->folder));
+    LS_TRY(base != NULL ? ls_path_print(&model->folder, "%s", base) : ls_path_parent(file, &model->folder));
     LS_TRY(read_file(file, model));
-    return changes_rope(change) ? model->kind->change_rope(path, change, model) : ls_ok();
+    if (changes_rope(change)) LS_TRY(model->kind->change_rope(path, change, model));
+    return base != NULL ? ls_model_adapt(model, &(ls_adapter_choice){.folder = path}) : ls_ok();
 }
 
 static ls_status open_text(const char *name, const char *text, ls_model *model) {
@@ -107,6 +136,8 @@ ls_status ls_model_open_text(const char *name, const char *text, ls_model **out)
 void ls_model_close(ls_model *model) {
     if (model == NULL) return;
     if (model->kind != NULL) model->kind->free(model);
+    ls_adapter_close(model->adapter);
+    free(model->adapter_text);
     free(model->folder);
     free(model->text);
     free(model);
@@ -118,7 +149,9 @@ ls_model_sizes ls_model_describe(const ls_model *model) { return model->sizes; }
 ls_model_inputs ls_model_takes(const ls_model *model) { return model->inputs; }
 const char *ls_model_architecture(const ls_model *model) { return model->kind->name(model); }
 const char *ls_model_folder(const ls_model *model) { return model->folder != NULL ? model->folder : ""; }
-ls_model_text ls_model_written(const ls_model *model) { return (ls_model_text){model->kind->file, model->text}; }
+ls_model_text ls_model_written(const ls_model *model) {
+    return (ls_model_text){model->kind->file, model->text, model->adapter_text, model->base};
+}
 int64_t ls_model_parameters(const ls_model *model) { return model->parameters; }
 
 void ls_model_print(const ls_model *model, char *out, size_t room) { model->kind->print(model, out, room); }
@@ -178,9 +211,23 @@ ls_status ls_model_need_token_loss(const ls_model *model, const ls_language_mode
 
 /* --- building ----------------------------------------------------------------------------------------------------- */
 
+/* Builds the model by itself, and then anew with its adapter. */
+static ls_status build_adapted(const ls_model *model, ls_graph *g, const ls_model_lengths *lengths,
+                               ls_language_model *lm) {
+    ls_graph *plain = ls_graph_create(g->dtype);
+    ls_status status = model->kind->build(model, plain, lengths, lm);
+    ls_tensor *map = LS_NEW_ARRAY(g->arena, ls_tensor, plain->n_tensors);
+    if (status.code == LS_OK) status = ls_adapter_apply(model->adapter, plain, g, map);
+    ls_graph_destroy(plain);
+    if (status.code != LS_OK) return ls_graph_fail(g, status), status;
+    ls_tensor *const tensors[] = {&lm->tokens, &lm->labels, &lm->positions, &lm->logits, &lm->token_loss, &lm->loss};
+    for (size_t i = 0; i < LS_COUNT(tensors); i++) *tensors[i] = map[tensors[i]->id];
+    return ls_ok();
+}
+
 static ls_status build(const ls_model *model, ls_graph *g, const ls_model_lengths *lengths, ls_language_model *out) {
     ls_language_model lm = {0};
-    LS_TRY(model->kind->build(model, g, lengths, &lm));
+    LS_TRY(model->adapter != NULL ? build_adapted(model, g, lengths, &lm) : model->kind->build(model, g, lengths, &lm));
     LS_TRY(ls_graph_accumulate_loss(g, lm.loss));
     lm.forward_nodes = g->n_nodes;
     *out = lm;
@@ -199,16 +246,114 @@ ls_status ls_model_build_growing(const ls_model *model, ls_graph *g, int64_t kno
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
+static bool in_own_files(const ls_flat *flat) { return !flat->added; }
+
+/* The model's own weights, without those of its adapter. *out has no context where there are no files. */
+static ls_status open_own(const ls_model *model, const ls_image *image, ls_weight_source *out) {
+    ls_weight_rules rules = model->kind->rules(model);
+    rules.has = in_own_files;
+    return ls_weights_open_folder(ls_model_folder(model), image, &rules, out);
+}
+
+static ls_status untrained(const ls_model *model, const char *why) {
+    return ls_error(LS_INVALID, "%s has no *.safetensors beside its %s; expected the parameters: %s",
+                    ls_model_folder(model), model->kind->file, why);
+}
+
 ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_t seed, ls_weight_source *out) {
-    const ls_weight_rules rules = model->kind->rules(model);
     ls_weight_source source;
-    LS_TRY(ls_weights_open_folder(ls_model_folder(model), image, &rules, &source));
+    LS_TRY(open_own(model, image, &source));
+    if (source.context == NULL && model->adapter != NULL) return untrained(model, "they are what an adapter is on");
     if (source.context == NULL && model->kind->random == NULL)
-        return ls_error(LS_INVALID,
-                        "%s has no *.safetensors beside its %s; expected the parameters: nothing says how random ones "
-                        "are made",
-                        ls_model_folder(model), model->kind->file);
+        return untrained(model, "nothing says how random ones are made");
     if (source.context == NULL) LS_TRY(model->kind->random(model, seed, &source));
+    if (model->adapter != NULL) return ls_adapter_weights(model->adapter, image, seed, &source, out);
     *out = source;
     return ls_ok();
+}
+
+ls_status ls_model_weights_with(const ls_model *model, const ls_image *image, const ls_weight_source *own,
+                                ls_weight_source *out) {
+    ls_weight_source base = {.context = NULL}, mine = *own;
+    if (model->adapter == NULL) {
+        *out = *own;
+        return ls_ok();
+    }
+    ls_status status = open_own(model, image, &base);
+    if (status.code == LS_OK && base.context == NULL) status = untrained(model, "they are what an adapter is on");
+    if (status.code == LS_OK) return ls_weights_compose(&base, own, ls_adapter_has, out);
+    ls_weights_close(&mine);
+    return status;
+}
+
+/* --- an adapter --------------------------------------------------------------------------------------------------- */
+
+/* What tells the files of the model's weights from others: their names, sizes and some of their bytes. None: 0. */
+static ls_status identify(const ls_model *model, uint64_t *out) {
+    static const char end[] = ".safetensors";
+    ls_file_names names;
+    LS_TRY(ls_file_list(ls_model_folder(model), &names));
+    ls_status status = ls_ok();
+    *out = 0;
+    for (size_t i = 0; i < names.count && status.code == LS_OK; i++) {
+        LS_PATH path = NULL;
+        int64_t bytes = 0;
+        uint64_t hash = 0;
+        const size_t length = strlen(names.name[i]);
+        if (length < sizeof end || strcmp(names.name[i] + length - (sizeof end - 1), end) != 0) continue;
+        status = ls_path_join(ls_model_folder(model), names.name[i], &path);
+        if (status.code == LS_OK) status = ls_file_identify(path, &bytes, &hash);
+        const uint64_t both[] = {(uint64_t)bytes, hash, ls_hash_bytes(names.name[i], length)};
+        *out += ls_hash_bytes(both, sizeof both); /* in any order */
+    }
+    ls_file_names_free(&names);
+    return status;
+}
+
+/* Finds the adapter's modules in a small graph. */
+static ls_status resolve(const ls_model *model, ls_adapter *adapter) {
+    const int64_t S = model->sizes.learned ? ls_min(model->sizes.longest, 16) : 16;
+    const ls_weight_rules rules = model->kind->rules(model);
+    ls_graph *g = ls_graph_create(LS_F32);
+    ls_language_model lm = {0};
+    ls_status status = model->kind->build(model, g, &(ls_model_lengths){2, S, 0}, &lm);
+    if (status.code == LS_OK) status = ls_adapter_resolve(adapter, g, lm.logits, rules.copies, rules.n_copies);
+    ls_graph_destroy(g);
+    return status;
+}
+
+static ls_status adapt(ls_model *model, const ls_adapter *adapter) {
+    LS_PATH base = realpath(ls_model_folder(model), NULL);
+    LS_TRY(identify(model, &model->base));
+    return ls_adapter_text(adapter, base != NULL ? base : ls_model_folder(model), &model->adapter_text);
+}
+
+ls_status ls_model_adapt(ls_model *model, const ls_adapter_choice *choice) {
+    ls_adapter *adapter = NULL;
+    if (choice->folder == NULL && choice->lora == NULL) return ls_ok();
+    if (model->adapter != NULL)
+        return ls_error(LS_USAGE, "--model is an adapter already; expected the folder of a model beside --adapter or "
+                                  "--lora");
+    LS_TRY(ls_adapter_open(choice, &adapter));
+    ls_status status = resolve(model, adapter);
+    if (status.code == LS_OK) status = adapt(model, adapter);
+    if (status.code == LS_OK)
+        model->adapter = adapter;
+    else
+        ls_adapter_close(adapter);
+    return status;
+}
+
+bool ls_model_print_adapter(const ls_model *model, char *out, size_t room) {
+    if (model->adapter == NULL) return false;
+    ls_adapter_print(model->adapter, out, room);
+    return true;
+}
+
+ls_status ls_model_merged(const ls_model *model, const ls_image *image, const ls_weight_source *with,
+                          ls_weight_source *out) {
+    ls_weight_source mine = *with;
+    if (model->adapter != NULL) return ls_adapter_merged(model->adapter, image, with, out);
+    ls_weights_close(&mine);
+    return ls_error(LS_USAGE, "the model has no adapter; expected one to merge");
 }

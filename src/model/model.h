@@ -4,6 +4,7 @@
 
 #include "compile/compile.h"
 #include "format/format.h"
+#include "longspan/adapter.h"
 #include "longspan/graph.h"
 #include "longspan/spread.h"
 #include "weights/weights.h"
@@ -70,8 +71,10 @@ typedef struct ls_model_inputs {
 
 /*
  * path: a config.json or a graph.json, or a folder with one of them and, if the model has trained weights,
- * *.safetensors. Every field is checked: the error names the file, the field, its value and what was expected. An
- * unknown architecture, activation, rope type or op is LS_UNSUPPORTED. docs/graph-format.md describes graph.json.
+ * *.safetensors; or the folder of an adapter, or of a checkpoint of its training: then the model that its
+ * adapter_config.json names in base_model_name_or_path, with that adapter. Every field is checked: the error names the
+ * file, the field, its value and what was expected. An unknown architecture, activation, rope type or op is
+ * LS_UNSUPPORTED. docs/graph-format.md describes graph.json.
  */
 LS_MUST_USE ls_status ls_model_open(const char *path, ls_model **out);
 /*
@@ -85,6 +88,13 @@ LS_MUST_USE ls_status ls_model_open_changed(const char *path, const ls_rope_chan
  * and its folder is "". text NULL: as ls_model_open(name).
  */
 LS_MUST_USE ls_status ls_model_open_text(const char *name, const char *text, ls_model **out);
+/*
+ * Gives the model an adapter, where the choice has one: from then on it is built with that, and its weights are those
+ * of both, of which its own must be trained. LS_USAGE: it has an adapter already.
+ */
+LS_MUST_USE ls_status ls_model_adapt(ls_model *model, const ls_adapter_choice *choice);
+/* One line about the adapter; false: there is none. */
+bool ls_model_print_adapter(const ls_model *model, char *out, size_t room);
 /*
  * Raises max_position_embeddings in the text of config.json to S, so that a model trained with sequences of S tokens is
  * exported with that length. *longer: the text was changed. Nothing changes if it is at least S, if positions are
@@ -110,6 +120,8 @@ const char *ls_model_folder(const ls_model *model);
 /* What a model was read from: the name of its file, "config.json" or "graph.json", and its text. */
 typedef struct ls_model_text {
     const char *file, *text;
+    const char *adapter; /* text of the adapter_config.json of its adapter; NULL: it has none */
+    uint64_t base;       /* with an adapter: identifies the files of the weights that it is on */
 } ls_model_text;
 /* With all its fields, and with the changes of the two functions above. Borrowed from the model. */
 ls_model_text ls_model_written(const ls_model *model);
@@ -163,5 +175,15 @@ LS_MUST_USE ls_status ls_model_need_token_loss(const ls_model *model, const ls_l
  */
 LS_MUST_USE ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_t seed,
                                        ls_weight_source *out);
+/*
+ * The weights of a model whose own parameters, those that a checkpoint keeps, come from another source, which is owned,
+ * also when this fails. Without an adapter these are all.
+ */
+LS_MUST_USE ls_status ls_model_weights_with(const ls_model *model, const ls_image *image, const ls_weight_source *own,
+                                            ls_weight_source *out);
+
+/* Of a model with an adapter: ls_adapter_merged. */
+LS_MUST_USE ls_status ls_model_merged(const ls_model *model, const ls_image *image, const ls_weight_source *with,
+                                      ls_weight_source *out);
 
 #endif

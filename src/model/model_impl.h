@@ -2,6 +2,7 @@
 #ifndef LS_MODEL_IMPL_H
 #define LS_MODEL_IMPL_H
 
+#include "adapter/adapter.h"
 #include "format/format.h"
 #include "model/model.h"
 
@@ -224,6 +225,9 @@ struct ls_model {
     ls_model_config config;
     /* Of a graph.json: */
     ls_imported *imported;
+    ls_adapter *adapter; /* NULL: none */
+    char *adapter_text;  /* its adapter_config.json */
+    uint64_t base;       /* with an adapter: identifies the files of the weights that it is on */
 };
 
 /* --- reading a config (config.c, config_rope.c) ------------------------------------------------------------------- */

@@ -321,6 +321,8 @@ typedef struct ls_flat {
     ls_dtype dtype;     /* of its values */
     bool elsewhere;     /* ranks of another stage of a pipeline have it: count is 0 */
     bool trained;       /* else it has neither gradient nor master nor any state: its values are all there is of it */
+    bool borrowed;      /* its values stay those of the model's files: checkpoints do not have it */
+    bool added;         /* it is an adapter's: the model's files do not have it */
     int group;   /* the row of ls_image.settings that it is updated with; -1: it is frozen, or nothing is updated */
     bool matrix; /* the optimiser updates it as a whole matrix, not element by element */
 } ls_flat;

@@ -126,6 +126,7 @@ void ls_alike_add_model(ls_alike *alike, const ls_model *model) {
     char name[40];
     snprintf(name, sizeof name, "a %s", written.file);
     ls_alike_add_bytes(alike, name, written.text, strlen(written.text));
+    if (written.adapter != NULL) ls_alike_add_bytes(alike, "an adapter", written.adapter, strlen(written.adapter));
 }
 
 void ls_alike_add_folder(ls_alike *alike, const char *name, const char *folder) {

@@ -107,7 +107,7 @@ static ls_status remove_unfinished(const ls_training *t) {
 
 static ls_status clean(const ls_training *t) {
     LS_PATH model = NULL;
-    LS_TRY(ls_record_path(t, "model", &model));
+    LS_TRY(ls_record_export_path(t, &model));
     LS_TRY(remove_unfinished(t));
     LS_TRY(ls_checkpoint_remove_partial(t->options.out));
     LS_TRY(ls_checkpoint_prune(t->options.out, t->start.step, (int)t->options.keep));

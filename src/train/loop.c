@@ -50,9 +50,9 @@ static ls_status set_weights(loop *l) {
     ls_weights_figures figures = {0};
     ls_train_state state;
     const ls_train_origin as = ls_train_origin_of(l->t);
-    LS_TRY(l->t->resumed_from == NULL
-               ? fresh_weights(l, &figures)
-               : ls_checkpoint_load(l->rank->executor, l->rank->comm, l->t->resumed_from, &as, &state, &figures));
+    LS_TRY(l->t->resumed_from == NULL ? fresh_weights(l, &figures)
+                                      : ls_checkpoint_load(l->rank->executor, l->rank->comm, l->t->resumed_from,
+                                                           l->t->model, &as, &state, &figures));
     l->start_up.weights = ls_seconds() - began - figures.exchange;
     l->start_up.exchange = figures.exchange;
     l->start_up.loaded = figures.bytes;

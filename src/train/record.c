@@ -11,6 +11,10 @@ ls_status ls_record_path(const ls_training *t, const char *name, char **out) {
     return ls_path_join(t->options.out, name, out);
 }
 
+ls_status ls_record_export_path(const ls_training *t, char **out) {
+    return ls_record_path(t, ls_model_written(t->model).adapter != NULL ? "adapter" : "model", out);
+}
+
 void ls_record_warn(ls_optional_output output, unsigned *warned, ls_status status) {
     const unsigned bit = 1u << output;
     if (status.code == LS_OK || (*warned & bit) != 0) return;

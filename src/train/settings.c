@@ -42,6 +42,8 @@ static const setting settings[] = {
     {"end", TEXT, AT(form.end), 0, "auto", 0, 0, false, true, 0},
     {"rope_scaling", TEXT, AT(rope.scaling), 0, "", 0, 0, false, true, 0},
     {"rope_theta", REAL, AT(rope.theta), 0, NULL, 0, 1e30, false, true, 0},
+    {"adapter", TEXT, AT(adapter.folder), 0, NULL, 0, 0, false, true, 0},
+    {"lora", TEXT, AT(adapter.lora), 0, NULL, 0, 0, false, true, 0},
     {"dtype", TEXT, AT(dtype), 0, "f32", 0, 0, false, false, 0},
     {"seed", INTEGER, AT(seed), 0, NULL, -1, 9e18, false, false, 0},
     {"steps", INTEGER, AT(steps), 100, NULL, 1, 1e12, true, false, 0},

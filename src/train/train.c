@@ -89,8 +89,18 @@ static ls_status lengthen_model(const ls_training *t) {
     return ls_ok();
 }
 
+/* A resumed run has the adapter of its checkpoint. */
+static ls_status adapt_model(const ls_training *t) {
+    char text[200];
+    const ls_adapter_choice of_checkpoint = {.folder = t->resumed_from};
+    LS_TRY(ls_model_adapt(t->model, ls_checkpoint_has_adapter(t->resumed_from) ? &of_checkpoint : &t->options.adapter));
+    if (ls_model_print_adapter(t->model, text, sizeof text)) ls_log("adapter: %s", text);
+    return ls_ok();
+}
+
 static ls_status open_model(ls_training *t) {
     LS_TRY(ls_model_open_changed(t->options.model, &t->options.rope, &t->model));
+    LS_TRY(adapt_model(t));
     LS_TRY(ls_model_check_fed(t->model));
     LS_TRY(lengthen_model(t));
     LS_TRY(ls_tokenizer_open_model(ls_model_folder(t->model), &t->tokenizer));
@@ -250,10 +260,10 @@ static ls_status describe(const ls_training *t, const ls_train_outcome *o, ls_tr
 
 /* --- the model's folder ------------------------------------------------------------------------------------------- */
 
-/* Checks, before any work, that the trained model can be exported to the folder "model" of the run. */
+/* Checks, before any work, that the trained model can be exported to its folder in the run. */
 static ls_status check_export(const ls_training *t) {
     LS_PATH out = NULL;
-    LS_TRY(ls_record_path(t, "model", &out));
+    LS_TRY(ls_record_export_path(t, &out));
     return ls_export_check(out, ls_model_folder(t->model));
 }
 
@@ -261,13 +271,13 @@ static ls_status check_export(const ls_training *t) {
 static ls_status export_model(const ls_training *t, ls_train_result *result) {
     LS_PATH out = NULL;
     ls_export_result exported;
-    LS_TRY(ls_record_path(t, "model", &out));
+    LS_TRY(ls_record_export_path(t, &out));
     const ls_export_options options = {
         .checkpoint = result->checkpoint, .out = out, .carry = ls_model_folder(t->model), .dtype = LS_ST_DTYPES};
     LS_TRY(ls_error_in(ls_checkpoint_export(&options, &exported),
                        "the training is done and its checkpoint is whole, but the model was not exported"));
-    ls_log("model: %s, %s%s%s", out, ls_st_dtype_name(exported.dtype), exported.carried[0] ? ", with " : "",
-           exported.carried);
+    ls_log("%s: %s, %s%s%s", ls_model_written(t->model).adapter != NULL ? "adapter" : "model", out,
+           ls_st_dtype_name(exported.dtype), exported.carried[0] ? ", with " : "", exported.carried);
     result->model = out;
     out = NULL;
     return ls_ok();

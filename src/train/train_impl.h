@@ -166,6 +166,8 @@ void ls_groups_write(const ls_job *job, ls_json_writer *writer);
 /* --- record.c, run_file.c: the files of a run --------------------------------------------------------------------- */
 
 LS_MUST_USE ls_status ls_record_path(const ls_training *t, const char *name, char **out);
+/* The folder that is exported at the end: "model" of the run, or "adapter" of one that trains an adapter. */
+LS_MUST_USE ls_status ls_record_export_path(const ls_training *t, char **out);
 /* Writes run.json. */
 LS_MUST_USE ls_status ls_record_run(const ls_training *t);
 /*

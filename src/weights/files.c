@@ -252,6 +252,10 @@ const ls_st_tensor *ls_weight_files_of(const ls_weight_files *files, const ls_fl
     return t;
 }
 
+static bool files_have(const ls_weight_rules *rules, const ls_flat *flat) {
+    return rules->has == NULL || rules->has(flat);
+}
+
 /* Sets the first spelling by which the files hold a parameter, where they hold none of those by its own name. */
 static void find_spelling(ls_weight_files *files, const ls_image *image, const ls_weight_rules *rules) {
     for (const ls_weight_spelling *s = rules->spellings; s != NULL && s->model != NULL; s++) {
@@ -259,6 +263,7 @@ static void find_spelling(ls_weight_files *files, const ls_image *image, const l
         files->spelling = s;
         for (int i = 0; i < image->n_flats && !own; i++) {
             char room[MOST_NAME];
+            if (!files_have(rules, &image->flats[i])) continue;
             const char *name = image->flats[i].name, *other = name_in_files(files, name, room);
             own = other != name && find_tensor(files, name, NULL) != NULL;
             spelt = spelt || (other != name && find_tensor(files, other, NULL) != NULL);
@@ -278,7 +283,8 @@ typedef struct checking {
     ls_weight_files *files;
     const ls_image *image;
     const ls_weight_rules *rules;
-    const char **expected; /* [n_flats] names of the parameters, sorted */
+    const char **expected; /* [n_expected] names of the parameters that the files have, sorted */
+    int n_expected;
     complaint complaints[KINDS];
     complaint left_out;
 } checking;
@@ -347,7 +353,7 @@ static bool note_copy(checking *c, const ls_st_tensor *t, const char *path) {
 }
 
 static bool is_parameter(const checking *c, const char *name) {
-    return bsearch(&name, c->expected, (size_t)c->image->n_flats, sizeof *c->expected, by_name) != NULL;
+    return bsearch(&name, c->expected, (size_t)c->n_expected, sizeof *c->expected, by_name) != NULL;
 }
 
 /* Whether a tensor's name is that of a parameter as the files write it. */
@@ -400,10 +406,11 @@ static ls_status check_files(ls_weight_files *files, const char *what, const lis
     c.expected = calloc((size_t)image->n_flats + 1, sizeof *c.expected);
     if (c.expected == NULL) return ls_error(LS_NO_MEMORY, "no memory to check %s", what);
     for (int i = 0; i < image->n_flats; i++) {
-        c.expected[i] = image->flats[i].name;
+        if (!files_have(rules, &image->flats[i])) continue;
+        c.expected[c.n_expected++] = image->flats[i].name;
         check_parameter(&c, &image->flats[i]);
     }
-    qsort(c.expected, (size_t)image->n_flats, sizeof *c.expected, by_name);
+    qsort(c.expected, (size_t)c.n_expected, sizeof *c.expected, by_name);
     for (int f = 0; f < files->n; f++)
         for (int64_t t = 0; t < ls_st_count(files->file[f]); t++)
             check_tensor(&c, ls_st_at(files->file[f], t), ls_st_path(files->file[f]));
@@ -492,10 +499,11 @@ ls_status ls_weight_files_open_folder(const char *folder, const ls_image *image,
     return status;
 }
 
-ls_status ls_weight_files_open_file(const char *path, const ls_image *image, ls_weight_files **out) {
+ls_status ls_weight_files_open_file(const char *path, const ls_image *image, const ls_weight_rules *rules,
+                                    ls_weight_files **out) {
     listing l = {.n_indexed = 0};
     LS_TRY(list_file(path, &l));
-    const ls_status status = open_listed(path, &l, image, NULL, out);
+    const ls_status status = open_listed(path, &l, image, rules, out);
     free_listing(&l);
     return status;
 }

@@ -142,6 +142,12 @@ static ls_status convert_files(void *context, const ls_flat *flat, int64_t start
 
 /* ---- opening ---- */
 
+static void close_state(void *context) {
+    source_state *state = context;
+    ls_weight_files_close(state->files);
+    free(state);
+}
+
 /* The source owns files, also when this fails. files NULL: random numbers. */
 static ls_status make_source(ls_weight_files *files, ls_weight_random rule, ls_weight_source *out) {
     source_state *state = malloc(sizeof *state);
@@ -150,12 +156,13 @@ static ls_status make_source(ls_weight_files *files, ls_weight_random rule, ls_w
         return ls_error(LS_NO_MEMORY, "no memory for a source of weights");
     }
     *state = (source_state){.files = files, .rule = rule};
-    *out = files == NULL ? (ls_weight_source){.read = read_random, .context = state}
+    *out = files == NULL ? (ls_weight_source){.read = read_random, .context = state, .close = close_state}
                          : (ls_weight_source){.read = read_files,
                                               .context = state,
                                               .convert = convert_files,
                                               .bytes_read = bytes_read,
-                                              .left_out = ls_weight_files_left_out(files)};
+                                              .left_out = ls_weight_files_left_out(files),
+                                              .close = close_state};
     return ls_ok();
 }
 
@@ -168,9 +175,10 @@ ls_status ls_weights_open_folder(const char *folder, const ls_image *image, cons
     return ls_ok();
 }
 
-ls_status ls_weights_open_file(const char *path, const ls_image *image, ls_weight_source *out) {
+ls_status ls_weights_open_file(const char *path, const ls_image *image, const ls_weight_rules *rules,
+                               ls_weight_source *out) {
     ls_weight_files *files = NULL;
-    LS_TRY(ls_weight_files_open_file(path, image, &files));
+    LS_TRY(ls_weight_files_open_file(path, image, rules, &files));
     return make_source(files, (ls_weight_random){.norm = 1}, out);
 }
 
@@ -184,13 +192,73 @@ ls_status ls_weights_open_random_as(const ls_weight_random *rule, ls_weight_sour
 
 void ls_weights_close(ls_weight_source *source) {
     if (source == NULL || source->context == NULL) return;
-    source_state *state = source->context;
-    ls_weight_files_close(state->files);
-    free(state);
+    if (source->close != NULL) source->close(source->context);
     *source = (ls_weight_source){.context = NULL};
 }
 
-bool ls_weights_from_file(const ls_weight_source *source) {
-    const source_state *state = source->context;
-    return state->files != NULL;
+bool ls_weights_from_file(const ls_weight_source *source) { return source->bytes_read != NULL; }
+
+/* ---- two sources ---- */
+
+typedef struct composed {
+    ls_weight_source base, own;
+    bool (*has)(const ls_flat *flat); /* `own` has the parameter */
+} composed;
+
+static const ls_weight_source *source_of(const composed *c, const ls_flat *flat) {
+    return c->has(flat) ? &c->own : &c->base;
+}
+
+static ls_status read_composed(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
+    const ls_weight_source *s = source_of(context, flat);
+    return s->read(s->context, flat, start, count, out);
+}
+
+static ls_status convert_composed(void *context, const ls_flat *flat, int64_t start, int64_t count, ls_dtype to,
+                                  void *out) {
+    enum { BLOCK = 1024 };
+    const ls_weight_source *s = source_of(context, flat);
+    if (s->convert != NULL) return s->convert(s->context, flat, start, count, to, out);
+    double block[BLOCK];
+    for (int64_t i = 0; i < count; i += BLOCK) {
+        const int64_t n = ls_min(BLOCK, count - i);
+        LS_TRY(s->read(s->context, flat, start + i, n, block));
+        ls_weights_narrow(block, n, to, (char *)out + (size_t)i * ls_dtype_bytes(to));
+    }
+    return ls_ok();
+}
+
+static int64_t bytes_of_composed(void *context) {
+    const composed *c = context;
+    const ls_weight_source *const both[] = {&c->base, &c->own};
+    int64_t bytes = 0;
+    for (size_t i = 0; i < LS_COUNT(both); i++)
+        if (both[i]->bytes_read != NULL) bytes += both[i]->bytes_read(both[i]->context);
+    return bytes;
+}
+
+static void close_composed(void *context) {
+    composed *c = context;
+    ls_weights_close(&c->base);
+    ls_weights_close(&c->own);
+    free(c);
+}
+
+ls_status ls_weights_compose(const ls_weight_source *base, const ls_weight_source *own,
+                             bool (*has)(const ls_flat *flat), ls_weight_source *out) {
+    composed *c = malloc(sizeof *c);
+    composed both = {*base, *own, has};
+    if (c == NULL) {
+        ls_weights_close(&both.base);
+        ls_weights_close(&both.own);
+        return ls_error(LS_NO_MEMORY, "no memory for a source of weights");
+    }
+    *c = both;
+    *out = (ls_weight_source){.read = read_composed,
+                              .context = c,
+                              .convert = convert_composed,
+                              .bytes_read = bytes_of_composed,
+                              .left_out = base->left_out,
+                              .close = close_composed};
+    return ls_ok();
 }

@@ -19,6 +19,7 @@ typedef struct ls_weight_source {
     ls_status (*convert)(void *context, const ls_flat *flat, int64_t start, int64_t count, ls_dtype to, void *out);
     int64_t (*bytes_read)(void *context); /* of files, by all calls so far; NULL: the source reads no files */
     const char *left_out; /* what files hold that is not read, for a line; lives as long as the source. NULL: nothing */
+    void (*close)(void *context); /* frees what it made; NULL: the source owns nothing */
 } ls_weight_source;
 
 /* What a rank has done to get its weights. */
@@ -68,6 +69,7 @@ typedef struct ls_weight_rules {
     int n_copies;
     const ls_weight_spelling *spellings; /* ends with one whose `model` is NULL */
     const char *const *left_out;         /* beginnings of names of tensors of other parts of a model; ends with NULL */
+    bool (*has)(const ls_flat *flat);    /* whether files of this kind have the parameter; NULL: they have all */
 } ls_weight_rules;
 
 /*
@@ -80,7 +82,14 @@ typedef struct ls_weight_rules {
 LS_MUST_USE ls_status ls_weights_open_folder(const char *folder, const ls_image *image, const ls_weight_rules *rules,
                                              ls_weight_source *out);
 /* One safetensors file, checked in the same way. */
-LS_MUST_USE ls_status ls_weights_open_file(const char *path, const ls_image *image, ls_weight_source *out);
+LS_MUST_USE ls_status ls_weights_open_file(const char *path, const ls_image *image, const ls_weight_rules *rules,
+                                           ls_weight_source *out);
+/*
+ * Of the parameters that `has` says, the source `own`; of the others `base`. Owns both, also when this fails. base has
+ * files.
+ */
+LS_MUST_USE ls_status ls_weights_compose(const ls_weight_source *base, const ls_weight_source *own,
+                                         bool (*has)(const ls_flat *flat), ls_weight_source *out);
 /*
  * Norms 1, biases 0, matrices normally distributed around 0 with this standard deviation. A number depends on (seed,
  * parameter's name, index) only, and so is the same for any mesh and type.

@@ -11,7 +11,8 @@ typedef struct ls_weight_files ls_weight_files;
 /* See ls_weights_open_folder. *out is NULL when the folder has no safetensors file. */
 LS_MUST_USE ls_status ls_weight_files_open_folder(const char *folder, const ls_image *image,
                                                   const ls_weight_rules *rules, ls_weight_files **out);
-LS_MUST_USE ls_status ls_weight_files_open_file(const char *path, const ls_image *image, ls_weight_files **out);
+LS_MUST_USE ls_status ls_weight_files_open_file(const char *path, const ls_image *image, const ls_weight_rules *rules,
+                                                ls_weight_files **out);
 void ls_weight_files_close(ls_weight_files *files); /* NULL is allowed */
 /* What the files hold that the rules leave out: "3 tensors (mtp.a, ...)"; NULL: nothing. */
 const char *ls_weight_files_left_out(const ls_weight_files *files);

@@ -169,16 +169,16 @@ static ls_status load_and_save(const work *w, ls_executor *ex, ls_comm *comm, ch
         fill_state(w, ex);
     } else {
         ls_train_state state;
-        LS_TRY(ls_checkpoint_load(ex, comm, w->path, NULL, &state, NULL));
+        LS_TRY(ls_checkpoint_load(ex, comm, w->path, NULL, NULL, &state, NULL));
         if (state.step != w->step || state.seed != UINT64_MAX - 3 || state.sequences != 77 ||
             state.last_loss != 1.0 / 3)
             return ls_error(LS_DIVERGED, "the state differs");
         LS_TRY(check_state(w, ex));
     }
     if (w->folder == NULL) return ls_ok();
-    const ls_train_state state = {w->step, UINT64_MAX - 3, 77, 1.0 / 3, {NULL}};
+    const ls_train_state state = {w->step, UINT64_MAX - 3, 77, 1.0 / 3, 0, {NULL}};
     LS_PATH made = NULL;
-    LS_TRY(ls_checkpoint_save(ex, comm, w->folder, &state, &(ls_model_text){"config.json", small_config}, w->keep));
+    LS_TRY(ls_checkpoint_save(ex, comm, w->folder, &state, &(ls_model_text){.file = "config.json", .text = small_config}, w->keep));
     LS_TRY(ls_checkpoint_path(w->folder, w->step, &made));
     snprintf(saved, 512, "%s", made);
     return ls_ok();
@@ -571,7 +571,7 @@ static void test_weights(void **state) {
     ls_graph *g = ls_graph_create(LS_F64);
     assert_ok(ls_model_open(*state, &model));
     assert_ok(make_image(&other, model, g, 0, &image));
-    assert_ok(ls_checkpoint_weights(path, image, NULL, &source));
+    assert_ok(ls_checkpoint_weights(path, NULL, image, NULL, &source));
     assert_true(ls_weights_from_file(&source));
     const ls_flat *flat = &image->flats[image->n_flats - 1];
     assert_ok(source.read(source.context, flat, 4, 3, x));
@@ -580,7 +580,7 @@ static void test_weights(void **state) {
     LS_PATH file = NULL;
     assert_ok(ls_path_join(path, "model.safetensors", &file));
     flip(file, 3000);
-    assert_error(ls_checkpoint_weights(path, image, NULL, &source), LS_INVALID, "model.safetensors", "corrupted");
+    assert_error(ls_checkpoint_weights(path, NULL, image, NULL, &source), LS_INVALID, "model.safetensors", "corrupted");
     ls_image_destroy(image);
     ls_graph_destroy(g);
     ls_model_close(model);

@@ -24,9 +24,9 @@ typedef struct fuzz_target {
     size_t (*repair)(uint8_t *data, size_t bytes, size_t room);
 } fuzz_target;
 
-extern const fuzz_target fuzz_added, fuzz_checkpoint, fuzz_config, fuzz_data_text, fuzz_export, fuzz_graph,
-    fuzz_host_rates, fuzz_imported, fuzz_jinja, fuzz_journal, fuzz_json, fuzz_json_edit, fuzz_jsonl, fuzz_mask,
-    fuzz_npy, fuzz_options, fuzz_parquet, fuzz_records, fuzz_rendezvous, fuzz_rope_change, fuzz_run_json,
+extern const fuzz_target fuzz_adapter, fuzz_added, fuzz_checkpoint, fuzz_config, fuzz_data_text, fuzz_export,
+    fuzz_graph, fuzz_host_rates, fuzz_imported, fuzz_jinja, fuzz_journal, fuzz_json, fuzz_json_edit, fuzz_jsonl,
+    fuzz_mask, fuzz_npy, fuzz_options, fuzz_parquet, fuzz_records, fuzz_rendezvous, fuzz_rope_change, fuzz_run_json,
     fuzz_safetensors, fuzz_shard, fuzz_shards, fuzz_source, fuzz_stream, fuzz_tcp, fuzz_tokenizer,
     fuzz_tokenizer_config, fuzz_utf8, fuzz_vocabulary_files, fuzz_weight_index, fuzz_weights;
 
