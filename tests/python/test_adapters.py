@@ -173,7 +173,7 @@ class Steps(Folder):
         model.save_pretrained(self.folder / "trained")
         return losses, load_file(self.folder / "trained/adapter_model.safetensors")
 
-    def compare(self, name, meshes, lr=1e-2):
+    def compare(self, name, meshes, lr=3e-3):
         model, ids = adapted(name, self.folder), tokens()
         with open(self.folder / "data.jsonl", "w") as file:
             for row in ids.tolist():
