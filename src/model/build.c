@@ -186,6 +186,13 @@ ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x) {
     return ls_layer_project(b, o, "self_attn", "o_proj", n->E, n->Hq * n->D, b->config->output_bias);
 }
 
+ls_tensor ls_relu_squared(ls_graph *g, ls_tensor x) {
+    const ls_map_step steps[] = {{.code = LS_MAP_NUMBER, .number = 0},
+                                 {.code = LS_MAP_MAX, .a = 0, .b = 1},
+                                 {.code = LS_MAP_MUL, .a = 2, .b = 2}};
+    return ls_map(g, &x, 1, &(ls_expression){.step = steps, .n_steps = LS_COUNT(steps)});
+}
+
 /* activation(gate)·up; for silu one kernel does both. */
 static ls_tensor apply_gate(const ls_layer *b, ls_tensor gate, ls_tensor up) {
     if (b->config->activation == ls_silu) return ls_swiglu(b->g, gate, up);

@@ -75,6 +75,7 @@ static const struct {
     {"gelu_pytorch_tanh", ls_gelu_tanh},
     {"gelu_python_tanh", ls_gelu_tanh},
     {"relu", ls_relu},
+    {"relu2", ls_relu_squared},
 };
 
 static ls_status read_activation(ls_json_value root, const char *key, ls_activation *out) {

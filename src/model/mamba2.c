@@ -54,20 +54,10 @@ static const ls_form form = {.fields = fields,
                              .tie = {"lm_head.weight", "backbone.embeddings.weight"},
                              .spellings = spellings};
 
+static ls_tensor mix(const ls_layer *b, ls_tensor x) { return ls_layer_state_space(b, x, "mixer"); }
+
 static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tokens, ls_tensor positions) {
-    const ls_model_sizes *n = &config->sizes;
-    ls_layer b = ls_layer_begin(config, g, "backbone.layers", tokens);
-    b.positions = positions;
-    b.reach = ls_conv_reach(g, positions, (int)config->state.width);
-    const ls_tensor table = ls_parameter(g, "backbone.embeddings.weight", 2, (int64_t[]){n->V, n->E});
-    ls_tensor x = ls_named(g, ls_layer_embed(&b, tokens, table), "embedded");
-    for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) {
-        const ls_tensor mixed = ls_layer_state_space(&b, ls_layer_norm(&b, x, "norm"), "mixer");
-        x = ls_named(g, ls_add(g, x, mixed), "layers.%lld.out", (long long)b.layer);
-    }
-    const ls_tensor last = ls_last_norm(&b, x, "backbone.norm_f");
-    const ls_tensor head = n->tied ? table : ls_parameter(g, "lm_head.weight", 2, (int64_t[]){n->V, n->E});
-    return ls_named(g, ls_linear_wide(g, last, head), "logits");
+    return ls_mixers_build(config, g, tokens, positions, "backbone", mix);
 }
 
 /* Near what the library begins with: there A are 1, 2, .. and steps are between 0.001 and 0.1. */

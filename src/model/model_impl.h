@@ -98,6 +98,7 @@ typedef struct ls_model_config {
     ls_layer_set windowed;           /* the result of that */
     ls_state_sizes state;            /* of layers with a state; width 0: there are none */
     ls_layer_set stateful;           /* which they are */
+    ls_layer_set feeding;            /* layers that are a feed-forward block alone */
 } ls_model_config;
 
 static inline bool ls_layer_is_in(const ls_layer_set *set, int64_t layer) {
@@ -149,7 +150,8 @@ struct ls_architecture {
 /* All architectures: the row of X is ls_architecture_X. */
 #define LS_ARCHITECTURES(X)                                                                                           \
     X(llama), X(mistral), X(qwen2), X(qwen3), X(gpt2), X(gemma2), X(gemma3), X(phi3), X(olmo2), X(olmo3), X(smollm3), \
-        X(granite), X(ministral3), X(glm4), X(cohere2), X(seed_oss), X(starcoder2), X(qwen3_5), X(mamba2)
+        X(granite), X(ministral3), X(glm4), X(cohere2), X(seed_oss), X(starcoder2), X(qwen3_5), X(mamba2),            \
+        X(nemotron_h)
 #define LS_ARCHITECTURE_ROW(name) ls_architecture_##name
 extern const ls_architecture LS_ARCHITECTURES(LS_ARCHITECTURE_ROW);
 
@@ -363,6 +365,8 @@ ls_tensor ls_layer_attention(const ls_layer *b, ls_tensor q, ls_tensor k, ls_ten
 /* The block self_attn: projections, norms of heads, rotation, attention, and the output projection. */
 ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x);
 
+ls_tensor ls_relu_squared(ls_graph *graph, ls_tensor x); /* max(x, 0)² */
+
 /* Parts of decoders (ls_decoder_parts). */
 /* x + attention, then that + mlp, with the norms before and behind each block. */
 ls_tensor ls_layer_in_turn(const ls_layer *b, ls_tensor x);
@@ -385,6 +389,12 @@ ls_tensor ls_layer_convolve(const ls_layer *b, ls_tensor x, const char *block, i
  * of how a state fades on the way, -exp(A_log)·step.
  */
 void ls_layer_step(const ls_layer *b, ls_tensor raw, const char *block, ls_tensor *step, ls_tensor *decay);
+/*
+ * A model of layers that are one block each, x + block(norm(x)), whose parameters begin with PREFIX: embeddings,
+ * layers.N.norm, norm_f; and lm_head.
+ */
+ls_tensor ls_mixers_build(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions,
+                          const char *prefix, ls_tensor (*block)(const ls_layer *b, ls_tensor x));
 /* The mixer of Mamba-2. */
 ls_tensor ls_layer_state_space(const ls_layer *b, ls_tensor x, const char *block);
 

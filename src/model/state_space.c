@@ -7,6 +7,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "graph/graph.h"
+
 static ls_tensor parameter_of(const ls_layer *b, const char *block, const char *name, int ndim, const int64_t *size) {
     char what[64];
     snprintf(what, sizeof what, "%s.%s", block, name);
@@ -70,10 +72,9 @@ static ls_tensor open_gate(const ls_layer *b, ls_tensor o, ls_tensor x, ls_tenso
 
 /* Elements of each group by themselves, then a weight for each of all. */
 static ls_tensor normalise(const ls_layer *b, ls_tensor x, int64_t width, const char *block) {
-    const int64_t groups = b->config->state.K;
-    const double n = (double)(width / groups);
-    const ls_tensor normed =
-        ls_l2norm(b->g, ls_split_last(b->g, x, groups, width / groups), n * b->config->epsilon, sqrt(n));
+    const int64_t groups = b->config->state.K, each = width / groups;
+    const double n = (double)each;
+    const ls_tensor normed = ls_l2norm(b->g, ls_split_last(b->g, x, groups, each), n * b->config->epsilon, sqrt(n));
     const ls_tensor in[] = {ls_merge_last(b->g, normed), parameter_of(b, block, "norm.weight", 1, &width)};
     const ls_map_step step = {.code = LS_MAP_MUL, .a = 0, .b = 1};
     return ls_map(b->g, in, LS_COUNT(in), &(ls_expression){.step = &step, .n_steps = 1});
@@ -96,6 +97,25 @@ ls_tensor ls_layer_state_space(const ls_layer *b, ls_tensor x, const char *block
     const ls_tensor gated = open_gate(b, o, values, ls_split_last(g, all[0], n->H, n->E), block);
     return ls_layer_project(b, normalise(b, ls_merge_last(g, gated), width, block), block, "out_proj", E, width,
                             n->biased);
+}
+
+ls_tensor ls_mixers_build(const ls_model_config *config, ls_graph *g, ls_tensor tokens, ls_tensor positions,
+                          const char *prefix, ls_tensor (*block)(const ls_layer *b, ls_tensor x)) {
+    const ls_model_sizes *n = &config->sizes;
+    const int64_t size[] = {n->V, n->E};
+    char layers[32], last[32];
+    snprintf(layers, sizeof layers, "%s.layers", prefix);
+    snprintf(last, sizeof last, "%s.norm_f", prefix);
+    ls_layer b = ls_layer_begin(config, g, layers, tokens);
+    b.positions = positions;
+    b.reach = ls_conv_reach(g, positions, (int)config->state.width);
+    const ls_tensor table = ls_parameter_named(g, 2, size, "%s.embeddings.weight", prefix);
+    ls_tensor x = ls_named(g, ls_layer_embed(&b, tokens, table), "embedded");
+    for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++)
+        x = ls_named(g, ls_add(g, x, block(&b, ls_layer_norm(&b, x, "norm"))), "layers.%lld.out", (long long)b.layer);
+    const ls_tensor normed = ls_last_norm(&b, x, last);
+    const ls_tensor head = n->tied ? table : ls_parameter(g, "lm_head.weight", 2, size);
+    return ls_named(g, ls_linear_wide(g, normed, head), "logits");
 }
 
 ls_status ls_config_step_limits(ls_json_value root, ls_state_sizes *out) {

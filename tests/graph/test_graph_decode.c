@@ -279,7 +279,7 @@ static const struct architecture {
     {"olmo2", {NULL, 0}, 1},          {"olmo3", {NULL, 0}, 2},       {"smollm3", {NULL, 0}, 1},
     {"granite", {NULL, 0}, 1},        {"ministral3", {NULL, 0}, 1},  {"glm4", {NULL, 0}, 1},
     {"cohere2", {NULL, 0}, 2},        {"seed_oss", {NULL, 0}, 1},    {"starcoder2", {NULL, 0}, 1},
-    {"qwen3_5", {NULL, 0}, 1},        {"mamba2", {NULL, 0}, 0},
+    {"qwen3_5", {NULL, 0}, 1},        {"mamba2", {NULL, 0}, 0},      {"nemotron_h", {NULL, 0}, 1},
 };
 
 /* KNOWN tokens that grow to MOST_S: more than dynamic scaling's 16 and than two windows of 12 less one. */
@@ -299,7 +299,8 @@ static void test_architectures(void **state) {
         play p = {.S = MOST_S, .V = (int)sizes.V, .prompt = 1};
         ls_graph *whole = ls_graph_create(LS_F64);
         assert_ok(ls_model_build_growing(model, whole, KNOWN, MOST_S, &lm));
-        decodes_like_the_whole(&p, name, whole, lm.logits, all[i].masks, (int)sizes.L, 3);
+        const int feeding = strcmp(all[i].name, "nemotron_h") == 0; /* layers that keep nothing */
+        decodes_like_the_whole(&p, name, whole, lm.logits, all[i].masks, (int)sizes.L - feeding, 3);
         ls_graph_destroy(whole);
         ls_model_close(model);
     }

@@ -49,7 +49,7 @@ static const struct {
               {"ministral3", {NULL, 0}, true, false}, {"glm4", {NULL, 0}, true, false},
               {"cohere2", {NULL, 0}, true, false},    {"seed_oss", {NULL, 0}, true, false},
               {"starcoder2", {NULL, 0}, true, false}, {"qwen3_5", {NULL, 0}, true, true},
-              {"mamba2", {NULL, 0}, true, true}};
+              {"mamba2", {NULL, 0}, true, true},      {"nemotron_h", {NULL, 0}, true, true}};
 
 static const ls_spread alone = {.ranks = 1, .threads = 1, .as_threads = true};
 static const ls_spread spreads[] = {

@@ -58,6 +58,7 @@ static const folder folders[] = {
     {"starcoder2", "expected", {NULL, 0}, false},
     {"qwen3_5", "expected", {NULL, 0}, true},
     {"mamba2", "expected", {NULL, 0}, true},
+    {"nemotron_h", "expected", {NULL, 0}, true},
 };
 
 static const struct {

@@ -106,6 +106,8 @@ def check(name, dtype, tied, shard_size, scratch):
 def main():
     for name in (name for name in MODELS if WORD in name):
         for dtype, tied, shard_size in VARIANTS if name in FIRST_OF_ITS_KIND else VARIANTS[:1]:
+            if tied and name == "nemotron_h":
+                continue  # the library ties no head there
             with tempfile.TemporaryDirectory() as scratch:
                 check(name, dtype, tied, shard_size, pathlib.Path(scratch))
 

@@ -171,7 +171,9 @@ def make():
                 (pathlib.Path(scratch) / "config.json").write_text(json.dumps({**config, **changes}))
                 model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(scratch), attn_implementation="eager",
                                                          dtype=torch.float32).double().eval()
-            model.load_state_dict({n: x.double() for n, x in load_file(HERE / name / "model.safetensors").items()}, strict=False)
+            stored = load_file(HERE / name / "model.safetensors")
+            called = {make_models.in_files(name, n): n for n, _ in model.named_parameters()}
+            model.load_state_dict({called[n]: x.double() for n, x in stored.items()}, strict=False)
             model.tie_weights()
             prompt, tokens, margins = varied(model, 48, PROMPT, 10 if name == "gpt2" else TOKENS, 1e-3)
             print(name, expected, tokens, f"margin {min(margins):.1e}")

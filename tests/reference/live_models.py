@@ -43,6 +43,8 @@ MINISTRAL3 = rope("yarn", factor=4.0, original_max_position_embeddings=16, beta_
 QWEN3_5 = dict(rope("default", partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True), num_hidden_layers=4, head_dim=8, linear_num_key_heads=2, linear_num_value_heads=6,
                linear_key_head_dim=5, linear_value_head_dim=7, linear_conv_kernel_dim=4)
 MAMBA2 = dict(num_heads=12, head_dim=8, state_size=5, n_groups=3, chunk_size=16)
+NEMOTRON_H = dict(layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention", "mlp"], mamba_num_heads=6, mamba_head_dim=8,
+                  ssm_state_size=5, n_groups=3, chunk_size=16, time_step_min=0.6)
 WINDOWS = dict(use_sliding_window=True, sliding_window=19, max_window_layers=1)
 
 # What a row is called, the class of its config, and the fields that are not those of SIZES.
@@ -91,19 +93,22 @@ MODELS = {
         depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=48, patch_size=4, num_position_embeddings=16))),
     "mamba2": (transformers.Mamba2Config, MAMBA2),
     "mamba2, limits": (transformers.Mamba2Config, dict(MAMBA2, n_groups=1, use_bias=True, use_conv_bias=False, time_step_limit=(0.4, 0.9))),
+    "nemotron_h": (transformers.NemotronHConfig, NEMOTRON_H),
+    "nemotron_h, biases": (transformers.NemotronHConfig, dict(NEMOTRON_H, mlp_bias=True, use_bias=True, use_conv_bias=False, n_groups=1,
+                                                              layers_block_type=["full_attention", "linear_attention", "mlp"])),
     "gemma3, wrapped": (transformers.Gemma3Config, dict(text_config=dict(SIZES, **dict(GEMMA3, final_logit_softcapping=None)),
                                                      vision_config=VISION)),
 }
 # A word behind BUILD: only models with that in their name.
 WORD = sys.argv[2] if len(sys.argv) > 2 else ""
 FIRST_OF_ITS_KIND = ("llama, rope default", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3", "phi3", "olmo2", "olmo3", "smollm3", "granite",
-                     "ministral3", "glm4", "cohere2", "seed_oss", "starcoder2", "qwen3_5", "mamba2")
+                     "ministral3", "glm4", "cohere2", "seed_oss", "starcoder2", "qwen3_5", "mamba2", "nemotron_h")
 
 
 def rope_kinds_of(name):
     if name.startswith("ministral3"):
         return "llama3:4:16", "yarn:4:16"
-    return () if name.startswith(("gpt2", "phi3", "mamba2")) else ("linear:2.5", "dynamic:3:32", "llama3:4:16", "yarn:4:16", "default")
+    return () if name.startswith(("gpt2", "phi3", "mamba2", "nemotron_h")) else ("linear:2.5", "dynamic:3:32", "llama3:4:16", "yarn:4:16", "default")
 
 
 def config_of(name, tied, further):
@@ -114,6 +119,8 @@ def config_of(name, tied, further):
     if config is transformers.Mamba2Config:
         for absent in ("intermediate_size", "num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
             sizes.pop(absent)
+    if config is transformers.NemotronHConfig:
+        sizes.pop("num_hidden_layers")
     if config is transformers.GPT2Config:
         for old, new in (("hidden_size", "n_embd"), ("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head")):
             sizes[new] = sizes.pop(old)
@@ -197,7 +204,8 @@ def off(logits, right):
 
 def gradients_of(model):
     """By the names that parameters of a text model have by themselves; parts that text does not pass have none."""
-    return {n.replace("model.language_model.", "model."): p.grad for n, p in model.named_parameters() if p.grad is not None}
+    spelt = ("model.", "backbone.") if model.config.model_type == "nemotron_h" else ("model.language_model.", "model.")
+    return {n.replace(*spelt): p.grad for n, p in model.named_parameters() if p.grad is not None}
 
 
 def check_same(program, folder, ids, model=None, ranks=2, options=()):
@@ -211,7 +219,7 @@ def check_same(program, folder, ids, model=None, ranks=2, options=()):
     loss, logits, gradients = ours(program, folder, ids, *options, ranks=ranks)
     apart = off(logits, right.logits)
     # Of states the library's own float32 is off by up to 3e-5.
-    assert apart < (3e-5 if hasattr(model.config, "linear_num_key_heads") or hasattr(model.config, "state_size") else 1e-5), f"logits off by {apart}"
+    assert apart < (3e-5 if hasattr(model.config, "linear_num_key_heads") or hasattr(model.config, "n_groups") else 1e-5), f"logits off by {apart}"
     assert abs(loss / right.loss.item() - 1) < 1e-5, (loss, right.loss.item())
     wanted = gradients_of(model)
     assert wanted.keys() == gradients.keys(), wanted.keys() ^ gradients.keys()

@@ -104,6 +104,10 @@ CONFIGS = {
                    head_dim=8, state_size=5, n_groups=2, conv_kernel=4, expand=2, chunk_size=8, layer_norm_epsilon=1e-5, use_bias=False,
                    use_conv_bias=True, time_step_limit=[0.0, {"__float__": "Infinity"}], tie_word_embeddings=True, pad_token_id=1,
                    dtype="bfloat16"),
+    "nemotron_h": dict(architectures=["NemotronHForCausalLM"], model_type="nemotron_h", vocab_size=48, hidden_size=32, intermediate_size=8,
+                       num_attention_heads=4, num_key_value_heads=2, head_dim=8, hybrid_override_pattern="M-*", num_hidden_layers=3,
+                       mamba_num_heads=4, mamba_head_dim=8, ssm_state_size=5, n_groups=2, conv_kernel=4, chunk_size=8,
+                       layer_norm_epsilon=1e-5, max_position_embeddings=32, mlp_hidden_act="relu2", tie_word_embeddings=False, dtype="bfloat16"),
 }
 
 # Of llama, in the place of its own: rope_scaling, theta and further changes, as --rope-scaling and --rope-theta make them.
@@ -127,6 +131,11 @@ def weights_of(model, seed):
     return state
 
 
+def in_files(model_type, name):
+    """What files call a parameter of the library's model."""
+    return name.replace("model.", "backbone.") if model_type == "nemotron_h" else name
+
+
 def sequences(vocabulary):
     generator = np.random.default_rng(1)
     tokens = generator.integers(0, vocabulary, (1, S), dtype=np.int32)
@@ -143,7 +152,7 @@ def compute(config, state, tokens, labels):
     with no_narrowing():
         logits = model(input_ids=torch.tensor(tokens, dtype=torch.int64), use_cache=False).logits
     torch.nn.functional.cross_entropy(logits[0], torch.tensor(labels[0], dtype=torch.int64)).backward()
-    gradients = {name: p.grad.float().contiguous() for name, p in model.named_parameters()}
+    gradients = {in_files(model.config.model_type, name): p.grad.float().contiguous() for name, p in model.named_parameters()}
     return logits.detach().float().numpy(), gradients
 
 
@@ -160,7 +169,7 @@ def make(name):
     (folder / "config.json").write_text(json.dumps(CONFIGS[name], indent=2) + "\n")
     config = AutoConfig.from_pretrained(folder)
     state = weights_of(AutoModelForCausalLM.from_config(config), 7 + list(CONFIGS).index(name))
-    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file({in_files(name, n): x for n, x in state.items()}, folder / "model.safetensors", metadata={"format": "pt"})
     tokens, labels = sequences(config.vocab_size)
     logits, gradients = compute(config, state, tokens, labels)
     write_expected(folder / "expected", logits, gradients)

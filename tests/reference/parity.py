@@ -28,7 +28,7 @@ SPREADS = ((1, "--strategy", "local"), (2, "--strategy", "ulysses"), (2, "--stra
 
 
 # Models that are the same for documents alone and packed, whose positions begin anew in each.
-PACKED = ("llama, rope default", "qwen3_5", "qwen3_5, types", "mamba2", "mamba2, limits")
+PACKED = ("llama, rope default", "qwen3_5", "qwen3_5, types", "mamba2", "mamba2, limits", "nemotron_h")
 
 
 def check_f32(name, folder):
