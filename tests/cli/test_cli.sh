@@ -127,14 +127,14 @@ json "all(d['passes'][s]['lower_bound'] <= d['passes'][s]['mapped'] < d['passes'
 "$longspan" explain --model model --seq 16 --ranks 2 --passes >page.txt
 grep -q '^differentiate .* nodes → ' page.txt && grep -q '^place  *symmetric ' page.txt && grep -q '^attention_grad ' page.txt &&
     grep -q '^recompute ' page.txt && ! grep -q ' → rank ' page.txt || fail "explain --passes: $(cat page.txt)"
-"$longspan" explain --model model --seq 16 --ranks 2 --accumulate 4 --passes --json >out.json # a step is three runs of micro and one of step
+"$longspan" explain --model model --seq 16 --ranks 2 --mesh pp=1 --accumulate 4 --passes --json >out.json # a step is three runs of micro and one of step
 json "(lambda f: abs(d['stages'][-1]['flops'] - 3 * f['micro'] - f['step']) <= 1e-9 * f['step'])({p['name']: p['flops'] for p in d['programs']})" out.json
 "$longspan" explain --model model/config.json --seq 64 --ranks 2 --rank 1 --memory-map map.svg >page.txt 2>err || fail "memory map: $(cat err)"
 grep -q '>model · rank 1 of 2 · ' map.svg && python3 -c 'import xml.dom.minidom as m; m.parse("map.svg")' || fail "map.svg"
 expect 1 "no/map.svg" explain --model model --seq 16 --memory-map no/map.svg
 ranks_as=processes
 [ "${LS_TEST_SANITIZER:-}" = thread ] && ranks_as=threads
-"$longspan" explain --model model --seq 48 --ranks 3 --threads 1 --accumulate 2 --program micro --schedule times.svg >page.txt 2>err || fail "schedule: $(cat err)"
+"$longspan" explain --model model --seq 48 --ranks 3 --mesh pp=1 --threads 1 --accumulate 2 --program micro --schedule times.svg >page.txt 2>err || fail "schedule: $(cat err)"
 grep -q 'program micro: .* predicted$' err && ! grep -q measured times.svg || fail "a schedule that was only predicted: $(cat err)"
 "$longspan" explain --model model --seq 48 --ranks 3 --threads 1 --ranks-as $ranks_as --schedule times.svg --run --json >out.json 2>err || fail "schedule: $(cat err)"
 grep -q 'program step: .* predicted, .* measured$' err || fail "schedule: $(cat err)"
@@ -144,7 +144,7 @@ json "[p['name'] for p in d['programs']] == ['step', 'evaluate']" out.json
 expect 1 "no/times.svg" explain --model model --seq 16 --schedule no/times.svg
 expect 2 "--schedule" explain --model model --seq 16 --run
 "$longspan" explain --model model --seq 96 --ranks 80 --threads 1 --strategy ring --schedule times.svg >page.txt 2>err || fail "80 ranks: $(cat err)"
-"$longspan" explain --model model --seq 16 --ranks 2 --accumulate 2 --json >out.json
+"$longspan" explain --model model --seq 16 --ranks 2 --mesh pp=1 --accumulate 2 --json >out.json
 json "[p['name'] for p in d['programs']] == ['micro', 'step', 'evaluate']" out.json
 expect 2 "--accumulate" explain --model model --seq 16 --program micro
 expect 2 "--rank 2; expected 0 to 1" explain --model model --seq 16 --ranks 2 --rank 2
