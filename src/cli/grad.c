@@ -16,7 +16,8 @@ typedef struct grad_run {
     ls_dtype dtype;
     ls_model *model;
     ls_grad_inputs in;
-    double divisor; /* N: what the loss is divided by */
+    int64_t micro_batches, rows; /* rows: sequences of each */
+    double divisor;              /* N: what the loss is divided by */
     ls_graph *graph;
     ls_language_model lm;
     ls_array logits;  /* without data if they are not written */
@@ -32,7 +33,10 @@ static ls_status read_inputs(grad_run *r) {
     LS_TRY(ls_model_adapt(r->model, &r->job->adapter));
     LS_TRY(ls_grad_inputs_read(r->job, r->model, ls_dtype_accumulator(r->dtype), &r->in));
     r->divisor = ls_grad_inputs_divisor(&r->in, r->model);
-    return ls_ok();
+    r->rows = r->in.tokens.size[0] / r->micro_batches;
+    if (r->rows * r->micro_batches == r->in.tokens.size[0]) return ls_ok();
+    return ls_error(LS_USAGE, "%s: %lld sequences do not divide into --accumulate %lld micro-batches", r->job->tokens,
+                    (long long)r->in.tokens.size[0], (long long)r->micro_batches);
 }
 
 /* All processes of launched ranks must have read the same; `mine`: how that went. */
@@ -56,7 +60,7 @@ static ls_status open_inputs(grad_run *r) {
 static ls_status build(grad_run *r) {
     r->graph = ls_graph_create(r->dtype);
     const int64_t *tokens = r->in.tokens.size;
-    LS_TRY(ls_model_build(r->model, r->graph, tokens[0], tokens[1], true, &r->lm));
+    LS_TRY(ls_model_build(r->model, r->graph, r->rows, tokens[1], true, &r->lm));
     if (r->job->logits == NULL) return ls_ok();
     LS_TRY(ls_model_need_logits(r->model, &r->lm, "--logits"));
     const int64_t size[] = {tokens[0], tokens[1], ls_graph_tensor(r->graph, r->lm.logits)->shape.dim[2].size};
@@ -82,21 +86,41 @@ typedef struct outcome {
     double seconds; /* of the slowest rank */
 } outcome;
 
+/* A run on a rank. */
+typedef struct running {
+    const grad_run *run;
+    const ls_rank *rank;
+} running;
+
+static ls_status feed(void *context, int64_t micro_batch) {
+    const running *r = context;
+    return ls_grad_inputs_put(&r->run->in, r->run->model, r->rank, &(ls_micro_rows){micro_batch, r->run->rows});
+}
+
+/* The logits of a micro-batch go where the caller has them. */
+static ls_status read_logits(void *context, int64_t micro_batch) {
+    const running *r = context;
+    const ls_array *logits = &r->run->logits;
+    const size_t bytes = logits->bytes / (size_t)r->run->micro_batches;
+    if (logits->data == NULL) return ls_ok();
+    return ls_rank_gather_micro_home(r->rank, "logits", micro_batch,
+                                     (char *)logits->data + bytes * (size_t)micro_batch);
+}
+
 static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     const grad_run *r = input;
     outcome *out = result;
+    running on = {r, rank};
     ls_comm_end_at_stop(rank->comm, true);
     LS_TRY(fill_weights(r, rank));
-    LS_TRY(ls_grad_inputs_put(&r->in, r->model, rank, 0, r->in.tokens.size[0]));
     LS_TRY(ls_comm_barrier(rank->comm)); /* so that the seconds do not include waiting for other ranks to start */
-    LS_TRY(ls_rank_run_step(rank, &(ls_step_numbers){.divisor = r->divisor}, &(ls_micro_batches){.count = 1}));
+    LS_TRY(ls_rank_run_step(rank, &(ls_step_numbers){.divisor = r->divisor},
+                            &(ls_micro_batches){r->micro_batches, feed, read_logits, &on}));
     out->seconds = ls_executor_times(rank->executor).total;
     LS_TRY(ls_comm_max_f64(rank->comm, &out->seconds, 1));
     ls_step_sums sums;
     LS_TRY(ls_rank_read_step(rank, &sums));
     out->loss = sums.loss;
-    if (r->logits.data != NULL)
-        LS_TRY(ls_rank_gather_tensor_home(rank, ls_image_find(rank->image, "logits"), r->logits.data));
     return ls_grad_file_write(rank, r->partial, r->plan);
 }
 
@@ -148,12 +172,14 @@ static ls_status run_and_write(grad_run *r, ls_session *session, ls_grad_result 
 static ls_status compute(grad_run *r, ls_grad_result *result) {
     LS_TRY(open_inputs(r));
     LS_TRY(build(r));
-    const ls_job job = {.graph = r->graph,
-                        .programs = ls_training_programs(r->graph, r->lm.forward_nodes, LS_UPDATE_REDUCE, 0),
-                        .documents = r->in.documents,
-                        .n_documents = r->in.apart ? (int)r->in.tokens.size[0] : 0,
-                        .fetch = &r->lm.logits,
-                        .n_fetch = r->job->logits != NULL};
+    const ls_job job = {
+        .graph = r->graph,
+        .programs = ls_training_programs(r->graph, r->lm.forward_nodes, LS_UPDATE_REDUCE, (int)r->micro_batches - 1),
+        .documents = r->in.documents,
+        .n_documents = r->in.apart ? (int)r->in.tokens.size[0] : 0,
+        .fetch = &r->lm.logits,
+        .n_fetch = r->job->logits != NULL,
+        .micro_batches = (int)r->micro_batches};
     ls_session *session;
     LS_TRY(ls_session_open(&job, &r->job->spread, &session));
     const ls_status status = run_and_write(r, session, result);
@@ -167,7 +193,7 @@ ls_status ls_run_grad(const ls_grad_job *job, ls_grad_result *result) {
     LS_NEED(job->tokens, "job->tokens");
     LS_NEED(job->out, "job->out");
     LS_TRY(ls_check_texts("inputs", job->inputs, job->n_inputs));
-    grad_run r = {.job = job};
+    grad_run r = {.job = job, .micro_batches = ls_max(1, job->accumulate)};
     ls_grad_result done = {.loss = 0};
     const ls_status status = compute(&r, &done);
     free(r.partial);
@@ -203,6 +229,7 @@ static const ls_option options[] = {
              "other; positions count on through them"),
     CLI_LIST("input", "NAME=FILE", offsetof(grad_flags, inputs),
              "of an imported graph: another input [B,S], i4 or i8, or f4 or f8 .npy; one word for each"),
+    CLI_INT("accumulate", "N", "1", 1, 0x1p24, AT(accumulate), "micro-batches that the sequences are cut into"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of random weights, if the model has none"),
     CLI_REQUIRED_TEXT("out", "FILE", AT(out), "safetensors with the weights' names and shapes, F32 (F64 for f64)"),

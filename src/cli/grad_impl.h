@@ -28,12 +28,13 @@ LS_MUST_USE ls_status ls_grad_inputs_read(const ls_grad_job *job, const ls_model
 double ls_grad_inputs_divisor(const ls_grad_inputs *in, const ls_model *model);
 /* What processes of launched ranks must have read alike. */
 void ls_grad_inputs_add(const ls_grad_inputs *in, const ls_model *model, ls_alike *alike);
-/*
- * Puts the rank's part of a micro-batch, rows first to first + n of the arrays, into the inputs of its programs, and
- * sets the documents.
- */
+/* A micro-batch: n rows of the arrays, behind those of the micro-batches before it. */
+typedef struct ls_micro_rows {
+    int64_t number, n;
+} ls_micro_rows;
+/* Puts the rank's part of a micro-batch into the inputs of its programs, and sets the documents. */
 LS_MUST_USE ls_status ls_grad_inputs_put(const ls_grad_inputs *in, const ls_model *model, const ls_rank *rank,
-                                         int64_t first, int64_t n);
+                                         const ls_micro_rows *micro);
 void ls_grad_inputs_free(ls_grad_inputs *in);
 
 /* --- the file of gradients (grad_file.c) -------------------------------------------------------------------------- */

@@ -239,25 +239,26 @@ void ls_grad_inputs_add(const ls_grad_inputs *in, const ls_model *model, ls_alik
         ls_alike_add_bytes(alike, takes.others[i].name, in->others[i].data, in->others[i].bytes);
 }
 
-/* The rows of an array from `first` on. */
-static ls_status put(const ls_rank *rank, const char *name, const ls_array *array, int64_t first) {
-    const ls_binding *to = ls_image_find(rank->image, name);
-    if (to == NULL || array->data == NULL) return ls_ok();
+/* The rows of a micro-batch, of which each has as many. */
+static ls_status put(const ls_rank *rank, const char *name, const ls_array *array, const ls_micro_rows *micro) {
+    if (array->data == NULL) return ls_ok();
     const size_t row = array->bytes / (size_t)array->size[0];
-    return ls_executor_scatter(rank->executor, to, (const char *)array->data + row * (size_t)first);
+    return ls_rank_scatter_micro(rank, name, micro->number,
+                                 (const char *)array->data + row * (size_t)(micro->number * micro->n));
 }
 
-ls_status ls_grad_inputs_put(const ls_grad_inputs *in, const ls_model *model, const ls_rank *rank, int64_t first,
-                             int64_t n) {
+ls_status ls_grad_inputs_put(const ls_grad_inputs *in, const ls_model *model, const ls_rank *rank,
+                             const ls_micro_rows *micro) {
     const ls_model_inputs takes = ls_model_takes(model);
-    LS_TRY(put(rank, "tokens", &in->tokens, first));
-    LS_TRY(put(rank, "labels", &in->labels, first));
-    LS_TRY(put(rank, "positions", &in->positions, first));
-    for (int i = 0; i < in->n_others; i++) LS_TRY(put(rank, takes.others[i].name, &in->others[i], first));
+    LS_TRY(put(rank, "tokens", &in->tokens, micro));
+    LS_TRY(put(rank, "labels", &in->labels, micro));
+    LS_TRY(put(rank, "positions", &in->positions, micro));
+    for (int i = 0; i < in->n_others; i++) LS_TRY(put(rank, takes.others[i].name, &in->others[i], micro));
     if (!in->apart) return ls_ok();
-    const int64_t rows = n / ls_mesh_replicas(&rank->image->mesh), S = in->tokens.size[1];
-    const int64_t own = first + rows * ls_mesh_replica(&rank->image->mesh, rank->rank);
-    return ls_executor_set_documents(rank->executor, 0, in->ends + own * (S + 1), in->n_ends + own, S + 1);
+    const int64_t rows = micro->n / ls_mesh_replicas(&rank->image->mesh), S = in->tokens.size[1];
+    const int64_t own = micro->number * micro->n + rows * ls_mesh_replica(&rank->image->mesh, rank->rank);
+    return ls_executor_set_documents(rank->executor, (int)(micro->number % rank->image->micro_batches),
+                                     in->ends + own * (S + 1), in->n_ends + own, S + 1);
 }
 
 void ls_grad_inputs_free(ls_grad_inputs *in) {

@@ -190,8 +190,7 @@ typedef struct feeding {
 
 static ls_status feed(void *context, int64_t micro_batch) {
     const feeding *f = context;
-    const int64_t n = f->run->micro_batch;
-    return ls_grad_inputs_put(f->in, f->run->model, f->rank, micro_batch * n, n);
+    return ls_grad_inputs_put(f->in, f->run->model, f->rank, &(ls_micro_rows){micro_batch, f->run->micro_batch});
 }
 
 /* Runs a step on a batch, and reads its numbers. */
@@ -207,7 +206,7 @@ static ls_status run_inputs(const steps_run *s, const ls_rank *rank, const reque
     /* Where there is no update, nothing else sets these back. */
     if (s->optimizer == NULL) LS_TRY(ls_rank_clear_sums(rank, s->flags->accumulate));
     LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, 0));
-    LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){s->flags->accumulate, feed, &f}));
+    LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){s->flags->accumulate, feed, NULL, &f}));
     return ls_rank_read_step(rank, sums);
 }
 
@@ -420,7 +419,8 @@ static ls_status open_and_run(steps_run *s) {
                         .n_documents = s->documents != NULL ? (int)s->micro_batch : 0,
                         .optimizer = s->optimizer,
                         .hyper = s->hyper,
-                        .own = own};
+                        .own = own,
+                        .micro_batches = (int)f->accumulate};
     const ls_spread spread = cli_spread_of(&f->common);
     ls_session *session;
     LS_TRY(ls_session_open(&job, &spread, &session));

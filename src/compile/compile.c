@@ -84,7 +84,7 @@ ls_status ls_spread_job(const ls_job *job, const ls_target *target, ls_arena *ar
     *out = *job;
     out->graph = ls_mark_matrices(job, arena);
     LS_TRY(ls_slice_graph(out->graph, target, arena, &out->graph));
-    LS_TRY(ls_mark_boundaries(out->graph, target, arena, &out->graph));
+    LS_TRY(ls_mark_boundaries(out, target, arena));
     out->graph = ls_recompute(out, target->saving.drop, arena);
     ls_fuse(out, arena);
     ls_cast_kept(out, arena);

@@ -154,8 +154,8 @@ typedef struct ls_job {
     const ls_tensor *fetch;           /* tensors that the host reads after a program, by name */
     int n_fetch;
     /*
-     * Micro-batches of a step; 0: the host runs programs of one micro-batch alone. Where the mesh has axes of kind
-     * stage, a program runs all of them.
+     * Micro-batches that a program runs where the mesh has axes of kind stage, as all of a step; elsewhere it runs one.
+     * 0: the job is no model's, and the plan has no such axes.
      */
     int micro_batches;
 } ls_job;
@@ -261,13 +261,6 @@ void ls_pipeline_print(const ls_target *target, char out[LS_PIPELINE_TEXT]);
 
 /* What is cut on the target's mesh. */
 const ls_shard_mode *ls_target_shard(const ls_target *target);
-
-/*
- * By what name the host finds an input, or what it fetches, of micro-batch `micro` of a program that runs several
- * (ls_image.micro_batches): "labels", "labels.1".
- */
-enum { LS_MICRO_NAME = 160 };
-const char *ls_micro_name(const char *name, int micro, char out[LS_MICRO_NAME]);
 
 /* "fast", or NULL: false; "canonical": true. LS_USAGE names the flag --sums. */
 LS_MUST_USE ls_status ls_canonical_parse(const char *name, bool *out);

@@ -62,14 +62,18 @@ static ls_operand bind_gradients(ls_builder *b, const char *name, bool sharded) 
     return sums;
 }
 
-static void bind_tensor(ls_builder *b, ls_tensor t) {
+static ls_binding *bind_tensor(ls_builder *b, ls_tensor t, ls_operand operand) {
     const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
     ls_axes cut[LS_MAX_DIMS] = {0};
     for (int i = 0; i < info->shape.ndim; i++) cut[i] = b->sharding->tensor[t.id].cut[i];
-    bind(b, info->name, ls_lower_tensor(b, t), &info->shape, cut);
-    ls_axes *partial = &b->image->bindings[b->image->n_bindings - 1].partial;
-    *partial = b->sharding->tensor[t.id].partial;
-    if (info->role == LS_ROLE_ACCUMULATOR) *partial |= ls_mesh_axes(&b->target->mesh, LS_AXIS_STAGE);
+    bind(b, info->name, operand, &info->shape, cut);
+    ls_binding *binding = &b->image->bindings[b->image->n_bindings - 1];
+    binding->slice = info->slice;
+    for (int i = 0; i < info->shape.ndim; i++)
+        if (info->shape.dim[i].factor == LS_FACTOR_SEQUENCE) binding->shape.dim[i].size *= b->image->slices;
+    binding->partial = b->sharding->tensor[t.id].partial;
+    if (info->role == LS_ROLE_ACCUMULATOR) binding->partial |= ls_mesh_axes(&b->target->mesh, LS_AXIS_STAGE);
+    return binding;
 }
 
 /* Whether some program adds to gradients that earlier ones have added up. */
@@ -194,6 +198,21 @@ static void place_tables(ls_builder *b) {
             ls_build_private(b, LS_BUFFER_TABLE, "positions", LS_I32, 1, (int64_t[]){image->slices * image->layout.S});
 }
 
+/* What the host fetches. Where another stage has it, it has a form and no bytes. */
+static void bind_fetched(ls_builder *b, ls_tensor t) {
+    const ls_graph *g = b->job->graph;
+    const ls_tensor storage = ls_graph_tensor(g, t)->storage;
+    const ls_tensor_info *info = ls_graph_tensor(g, storage);
+    int64_t size[LS_MAX_DIMS];
+    ls_local_size(b, storage, size);
+    if (!info->elsewhere && b->tensor[storage.id].buffer < 0)
+        b->tensor[storage.id] = ls_build_private(b, LS_BUFFER_OUTPUT, info->name, info->dtype, info->shape.ndim, size);
+    const ls_operand form = ls_operand_dense(-1, 0, info->dtype, info->shape.ndim, size);
+    ls_binding *binding = bind_tensor(b, t, info->elsewhere ? form : ls_lower_tensor(b, t));
+    binding->alone = ls_mesh_axes(&b->target->mesh, LS_AXIS_STAGE);
+    binding->elsewhere = info->elsewhere;
+}
+
 void ls_lower_persistent(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     b->program = NULL;
@@ -202,23 +221,12 @@ void ls_lower_persistent(ls_builder *b) {
         const bool loss = info->role == LS_ROLE_ACCUMULATOR && info->of.id == 0;
         if (info->role != LS_ROLE_INPUT && !loss) continue;
         b->tensor[t] = ls_lower_place(b, loss ? LS_BUFFER_OUTPUT : LS_BUFFER_INPUT, ls_graph_at(g, t));
-        bind_tensor(b, ls_graph_at(g, t));
+        (void)bind_tensor(b, ls_graph_at(g, t), b->tensor[t]);
     }
     place_tables(b);
     ls_lay_flat(b);
     if (b->image->n_pieces > 0) place_parameters(b);
     if (b->packing->n_trained > 0) place_gradients(b);
     place_optimizer(b);
-    for (int i = 0; i < b->job->n_fetch; i++) {
-        const ls_tensor t = b->job->fetch[i];
-        const ls_tensor storage = ls_graph_tensor(g, t)->storage;
-        if (b->tensor[storage.id].buffer < 0) {
-            const ls_tensor_info *info = ls_graph_tensor(g, storage);
-            int64_t size[LS_MAX_DIMS];
-            ls_local_size(b, storage, size);
-            b->tensor[storage.id] =
-                ls_build_private(b, LS_BUFFER_OUTPUT, info->name, info->dtype, info->shape.ndim, size);
-        }
-        bind_tensor(b, t);
-    }
+    for (int i = 0; i < b->job->n_fetch; i++) bind_fetched(b, b->job->fetch[i]);
 }

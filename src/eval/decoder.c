@@ -29,7 +29,8 @@ static ls_status open_all(const ls_model *model, int64_t known, const char *dtyp
     d->job = (ls_job){.graph = d->graph,
                       .programs = ls_apart_programs(d->graph, d->decoding.forward_nodes, LS_PROGRAM_DECODE),
                       .fetch = d->decoding.kept,
-                      .n_fetch = d->decoding.n_kept};
+                      .n_fetch = d->decoding.n_kept,
+                      .micro_batches = 1};
     LS_TRY(ls_session_open(&d->job, spread, &d->session));
     d->decode = ls_program_find(ls_session_image(d->session), LS_PROGRAM_DECODE);
     return ls_ok();
@@ -55,8 +56,8 @@ int64_t ls_decoder_cache_bytes(const ls_decoder *d, const ls_image *image) {
     for (int i = 0; i < d->decoding.n_kept; i++) {
         const ls_tensor kept = d->decoding.kept[i];
         if (kept.id == d->decoding.logits.id) continue;
-        const ls_view *part = &ls_image_find(image, ls_graph_tensor(d->graph, kept)->name)->operand.view;
-        bytes += ls_view_elements(part) * (int64_t)ls_dtype_bytes(part->dtype);
+        const ls_binding *cache = ls_image_find(image, ls_graph_tensor(d->graph, kept)->name);
+        if (!cache->elsewhere) bytes += (int64_t)ls_view_bytes(&cache->operand.view);
     }
     return bytes;
 }
@@ -125,12 +126,16 @@ static ls_status check_logits(const ls_decoder *d, const ls_rank *rank, const fl
     if (finite) return ls_ok();
     char subject[64];
     snprintf(subject, sizeof subject, "the logits after token %lld are", (long long)place + 1);
-    return ls_weights_not_finite(rank->executor, subject);
+    return ls_weights_not_finite(rank->executor, rank->comm, subject);
 }
 
 ls_status ls_decoder_next(const ls_decoder *d, const ls_rank *rank, int32_t id, int64_t place, float *logits) {
     LS_ASSERT(place < d->most);
     LS_TRY(run_token(d, rank, id, place));
-    LS_TRY(ls_executor_read(rank->executor, &ls_image_find(rank->image, d->logits)->operand, logits));
+    const ls_binding *made = ls_image_find(rank->image, d->logits);
+    if (made->alone != 0) /* the last stage has them */
+        LS_TRY(ls_rank_gather_tensor(rank, made, true, logits));
+    else
+        LS_TRY(ls_executor_read(rank->executor, &made->operand, logits));
     return check_logits(d, rank, logits, place);
 }

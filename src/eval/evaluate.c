@@ -27,6 +27,16 @@ typedef struct evaluation {
     ls_session *session;
 } evaluation;
 
+/*
+ * How many batches a program runs where the mesh has stages: a few for each stage, since of p stages and m batches all
+ * work for m of m + p - 1 turns; and not many more than there are.
+ */
+static int batches_at_once(const evaluation *e) {
+    enum { FOR_A_STAGE = 4 };
+    const int stages = ls_spread_stages(&e->options->spread);
+    return stages == 1 ? 1 : stages * (int)ls_min(FOR_A_STAGE, ls_ceil_div(e->n, e->options->batch * stages));
+}
+
 static ls_status open_program(evaluation *e) {
     const ls_eval_options *o = e->options;
     ls_language_model lm;
@@ -40,7 +50,8 @@ static ls_status open_program(evaluation *e) {
                       .documents = e->typical.terms,
                       .n_documents = e->typical.n,
                       .fetch = &e->losses,
-                      .n_fetch = 1};
+                      .n_fetch = 1,
+                      .micro_batches = batches_at_once(e)};
     return ls_session_open(&e->job, &o->spread, &e->session);
 }
 
@@ -66,14 +77,14 @@ static ls_status score_text(const evaluation *e, const ls_rank *rank, outcome *o
     const ls_status status = ls_rank_evaluate(rank, &all, NULL);
     if (shown) ls_progress_end(&progress);
     LS_TRY(status);
-    ls_status finite = ls_ok();
+    bool finite = true;
     if (rank->rank == 0) {
         out->seconds = ls_seconds() - began;
         const ls_loss_table table = ls_loss_sums_table(&out->sums, INFINITY);
-        if (table.all.tokens > 0 && !isfinite(table.all.loss))
-            finite = ls_weights_not_finite(rank->executor, "the loss is");
+        finite = table.all.tokens == 0 || isfinite(table.all.loss);
     }
-    return ls_comm_agree(rank->comm, finite);
+    LS_TRY(ls_comm_broadcast(rank->comm, &finite, sizeof finite));
+    return finite ? ls_ok() : ls_weights_not_finite(rank->executor, rank->comm, "the loss is");
 }
 
 static ls_status on_rank(ls_rank *rank, const void *input, void *result) {

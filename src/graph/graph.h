@@ -44,8 +44,9 @@ typedef struct ls_tensor_info {
     bool borrowed;  /* one whose values stay those of the model's files: checkpoints do not have it */
     bool added;     /* one that is an adapter's: the model's files do not have it */
     bool constant;  /* a result that derivatives take for a constant: none passes through it */
-    bool elsewhere; /* a parameter that ranks of another stage have (compile/pipeline) */
+    bool elsewhere; /* a parameter, or what the host fetches, that ranks of another stage have (compile/pipeline) */
     bool matrix;    /* a parameter that the job's optimiser updates as a whole matrix (compile/optimizer/matrices.c) */
+    int slice;      /* of an input, or what the host fetches: which slice of the sequence it is (compile/pipeline) */
     bool boundary;  /* the graph is cut behind it: nothing else goes from what is in front to what is behind */
     bool stays;     /* it is not made again, since slices of a sequence depend on it (compile/pipeline/slice.c) */
     ls_dtype kept;  /* a frozen parameter lies in memory in this type, and is cast where it is read */

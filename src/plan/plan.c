@@ -94,12 +94,13 @@ static ls_status check_use(const ls_graph *g, const ls_mesh *mesh) {
     return ls_ok();
 }
 
-/* Stages of a pipeline run all micro-batches of a step at once, so the host must know how many there are. */
+/* Stages of a pipeline run several micro-batches at once; a job that is no model's says none. */
 static ls_status check_stages(const ls_job *job, const ls_plan_request *request) {
     const int stages = ls_mesh_stages(&request->mesh);
     if (stages > 1 && job->micro_batches == 0)
         return ls_error(LS_USAGE,
-                        "the mesh axis pp=%d divides the layers of a model that is trained; expected a mesh without it",
+                        "the mesh axis pp=%d divides the layers of a model, and here is none; expected a mesh without "
+                        "it",
                         stages);
     if (stages == 1 && request->schedule != NULL)
         return ls_error(LS_USAGE, "--pipeline %s needs stages; expected --mesh with pp=2 or more",

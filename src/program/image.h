@@ -275,8 +275,11 @@ typedef struct ls_binding {
     const char *name;
     ls_operand operand;       /* local shape */
     ls_shape shape;           /* global */
+    int slice;                /* of the sequence (ls_image.slices), whose tokens it has */
     ls_axes cut[LS_MAX_DIMS]; /* axes that cut the dimension: this rank holds a part */
     ls_axes partial;          /* axes over whose ranks it is a sum: this rank holds a term */
+    ls_axes alone;            /* axes along which one rank alone has it: the one of its stage of a pipeline */
+    bool elsewhere;           /* that is not this rank: the operand has no buffer */
     /* Of the flat space of parameters: this rank holds its pieces, one after the other; else all of it. */
     bool sharded;
     bool flat;       /* of the flat space of parameters; the host has it as whole parameters */
@@ -451,6 +454,14 @@ static inline int64_t ls_image_tokens(const ls_image *image) { return image->lay
 
 /* The binding of that name, or NULL. */
 const ls_binding *ls_image_find(const ls_image *image, const char *name);
+/*
+ * By what name the host finds an input, or what it fetches, of micro-batch `micro` of a program that runs several
+ * (ls_image.micro_batches), or of a slice of one, slice after slice: "labels", "labels of micro-batch 1".
+ */
+enum { LS_MICRO_NAME = 160 };
+const char *ls_micro_name(const char *name, int micro, char out[LS_MICRO_NAME]);
+/* The same of a slice of a micro-batch of a step, which may have more of these than a program runs; or NULL. */
+const ls_binding *ls_image_find_micro(const ls_image *image, const char *name, int64_t micro_batch, int slice);
 /* ls_operand_elements of a bound tensor's local part. Buffer -1 if the name is not bound. */
 ls_operand ls_image_elements(const ls_image *image, const char *name, int64_t start, int64_t count);
 

@@ -29,7 +29,13 @@ ls_flat_runs ls_flat_runs_of(const ls_image *image, const ls_binding *binding, c
     return (ls_flat_runs){.image = image, .binding = binding, .flat = flat, .rank = rank, .skip = skip};
 }
 
-bool ls_flat_next(ls_flat_runs *r) {
+ls_flat_run ls_flat_run_of(const ls_image *image, const ls_flat *flat, int rank, int64_t at, int64_t count) {
+    int64_t follow;
+    const int64_t whole = ls_flat_whole(image, flat, rank, at, &follow);
+    return (ls_flat_run){whole, {at, ls_min(follow, count), 0}};
+}
+
+bool ls_flat_next_part(ls_flat_runs *r) {
     const int64_t count = ls_flat_part(r->image, r->flat, r->rank);
     for (; r->bucket < r->image->n_pieces; r->bucket++, r->done = 0) {
         const ls_flat_piece piece = r->binding != NULL ? ls_image_held(r->image, r->binding, r->bucket, r->rank)
@@ -39,14 +45,22 @@ bool ls_flat_next(ls_flat_runs *r) {
         r->skip -= skipped;
         r->done += skipped;
         if (r->done == part.count) continue;
-        int64_t follow;
-        r->run.whole = ls_flat_whole(r->image, r->flat, r->rank, part.start - r->flat->start + r->done, &follow);
-        follow = ls_min(follow, part.count - r->done);
-        r->run.part = (ls_flat_piece){part.start + r->done, follow, part.at + r->done};
-        r->done += follow;
+        r->run.whole = part.start - r->flat->start + r->done;
+        r->run.part = (ls_flat_piece){part.start + r->done, part.count - r->done, part.at + r->done};
+        r->done = part.count;
         return true;
     }
     return false;
+}
+
+bool ls_flat_next(ls_flat_runs *r) {
+    if (!ls_flat_next_part(r)) return false;
+    const int64_t count = r->run.part.count;
+    const ls_flat_run run = ls_flat_run_of(r->image, r->flat, r->rank, r->run.whole, count);
+    r->run.whole = run.whole;
+    r->run.part.count = run.part.count;
+    r->done -= count - run.part.count; /* what is left of the bucket's part comes next */
+    return true;
 }
 
 bool ls_flat_is_saved(const ls_image *image, const ls_flat *flat, int rank) {

@@ -39,6 +39,14 @@ ls_flat_runs ls_flat_runs_of(const ls_image *image, const ls_binding *binding, c
                              int64_t skip);
 /* Goes on to the next run; false: there is none. */
 bool ls_flat_next(ls_flat_runs *r);
+/*
+ * The same of runs in the rank's part of the parameter, instead of the whole one, of which `whole` is then an element.
+ * Ranks of other stages of a pipeline, which do not know the rank's flat space, find with ls_flat_run_of what of the
+ * whole parameter these are.
+ */
+bool ls_flat_next_part(ls_flat_runs *r);
+/* Of `count` elements from element `at` of a rank's part on: the first ones that follow each other in the parameter. */
+ls_flat_run ls_flat_run_of(const ls_image *image, const ls_flat *flat, int rank, int64_t at, int64_t count);
 /* The element of a whole parameter in an array of the host that has all of them. */
 static inline int64_t ls_flat_on_host(const ls_flat *flat, int64_t whole) { return flat->whole_start + whole; }
 /*

@@ -14,6 +14,17 @@ const ls_binding *ls_image_find(const ls_image *image, const char *name) {
     return NULL;
 }
 
+const char *ls_micro_name(const char *name, int micro, char out[LS_MICRO_NAME]) {
+    ls_print(out, LS_MICRO_NAME, micro > 0 ? "%s of micro-batch %d" : "%s", name, micro);
+    return out;
+}
+
+const ls_binding *ls_image_find_micro(const ls_image *image, const char *name, int64_t micro_batch, int slice) {
+    char own[LS_MICRO_NAME];
+    const int micro = (int)(micro_batch % image->micro_batches);
+    return ls_image_find(image, ls_micro_name(name, micro * image->slices + slice, own));
+}
+
 ls_operand ls_image_elements(const ls_image *image, const char *name, int64_t start, int64_t count) {
     const ls_binding *binding = ls_image_find(image, name);
     return binding == NULL ? (ls_operand){.buffer = -1} : ls_operand_elements(binding->operand, start, count);

@@ -19,7 +19,8 @@ static ls_status check_buffers(const ls_image *image, int rank, ls_arena *arena)
     ls_interval *places = LS_NEW_ARRAY(arena, ls_interval, image->n_buffers + 1);
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
-        if (b->bytes == 0) continue;
+        const bool untouched = b->program >= 0 && b->first < 0; /* by this rank, so that it has no place here */
+        if (b->bytes == 0 || untouched) continue;
         if (b->bytes > image->bytes[b->space] || b->offset > image->bytes[b->space] - b->bytes)
             return buffer_fault(rank, b, "its arena has ended");
         if (b->program >= 0) continue;
@@ -61,7 +62,8 @@ static ls_status check_bindings(const ls_image *image, int rank) {
     if (!bound)
         return ls_error(LS_INVALID, "program rejected: rank %d: a table of the host lies outside of its buffer", rank);
     for (int i = 0; i < image->n_bindings; i++)
-        if (!is_bound(image, &image->bindings[i].operand))
+        if (image->bindings[i].elsewhere ? image->bindings[i].operand.buffer >= 0
+                                         : !is_bound(image, &image->bindings[i].operand))
             return ls_error(LS_INVALID,
                             "program rejected: rank %d: what the host has as \"%s\" lies outside of its buffer", rank,
                             image->bindings[i].name);

@@ -160,8 +160,8 @@ ls_status ls_executor_set_documents(ls_executor *ex, int micro, const int32_t *e
 typedef struct index_map {
     int64_t n;
     int64_t global_stride; /* elements */
-    int64_t first;         /* global index of local index 0; used when map is NULL */
-    const int32_t *map;
+    int64_t first;         /* global index of local index 0, or what is added to the map's */
+    const int32_t *map;    /* NULL: they follow each other */
 } index_map;
 
 typedef struct transfer {
@@ -183,6 +183,7 @@ static void make_transfer(const ls_executor *ex, const ls_binding *binding, cons
         m->n = binding->operand.view.size[i];
         m->global_stride = strides != NULL ? strides[i] : stride;
         stride *= binding->shape.dim[i].size;
+        if (binding->shape.dim[i].factor == LS_FACTOR_SEQUENCE) m->first = binding->slice * image->layout.S;
         if (!binding->cut[i]) continue;
         if (binding->shape.dim[i].factor == LS_FACTOR_BATCH) {
             m->first = m->n * ls_mesh_index(&image->mesh, binding->cut[i], ls_executor_rank(ex));
@@ -200,7 +201,7 @@ static void copy(const transfer *t, char *local, char *global, size_t bytes) {
 }
 
 static int64_t place_of(const index_map *m, int64_t i) {
-    return (m->map != NULL ? m->map[i] : m->first + i) * m->global_stride;
+    return ((m->map != NULL ? m->map[i] : i) + m->first) * m->global_stride;
 }
 
 /* The last two dimensions from `dim` on: rows that are one copy each. */

@@ -171,6 +171,7 @@ static ls_status open_all(ls_engine *e, ls_tensor loss) {
             : ls_training_programs(e->graph, e->forward_nodes, update_for[o->purpose], (int)o->micro_batches - 1);
     e->job.fetch = o->read;
     e->job.n_fetch = o->n_read;
+    e->job.micro_batches = (int)o->micro_batches;
     LS_TRY(compare_processes(o));
     return ls_session_open(&e->job, &o->spread, &e->session);
 }

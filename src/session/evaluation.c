@@ -43,12 +43,12 @@ ls_status ls_rank_evaluate_step(const ls_rank *rank, const ls_micro_batches *bat
 typedef struct evaluating {
     const ls_rank *rank;
     const ls_evaluation *evaluation;
-    const ls_binding *labels, *losses; /* i32[B,S], f32[B,S]; losses NULL: nobody asked for them */
+    bool lists; /* somebody asked for the losses of sequences */
     int64_t B, S;
     int64_t first;   /* sequence of the running batch, or of the first of those that run at once */
     int64_t counted; /* labels so far that are not ignored, of this rank's part */
     ls_batch batch;
-    /* Rank 0 has, if somebody asked for losses of sequences, of all sequences of a batch: */
+    /* Rank 0 has, if it lists them, of all sequences of a batch: */
     float *all_losses;
     int32_t *all_labels, *seen; /* seen of one sequence */
 } evaluating;
@@ -56,7 +56,7 @@ typedef struct evaluating {
 static ls_status make_room(evaluating *e) {
     const size_t count = (size_t)(e->B * e->S);
     LS_TRY(ls_batch_make(e->rank, e->B, e->S, &e->batch));
-    if (e->losses == NULL || e->rank->rank != 0) return ls_ok();
+    if (!e->lists || e->rank->rank != 0) return ls_ok();
     e->all_losses = malloc(sizeof *e->all_losses * count);
     e->all_labels = malloc(sizeof *e->all_labels * count);
     e->seen = malloc(sizeof *e->seen * (size_t)e->S);
@@ -81,11 +81,14 @@ static ls_status feed(void *context, int64_t micro_batch) {
     return ls_batch_put(&e->batch, micro_batch);
 }
 
-/* On rank 0: passes on the sequences of the batch. What their labels see of documents is known without their tokens. */
-static ls_status pass_sequences(const evaluating *e, int64_t end) {
+/*
+ * On rank 0: passes on the sequences of a batch, the first of which is that one. What their labels see of documents is
+ * known without their tokens.
+ */
+static ls_status pass_sequences(const evaluating *e, int64_t first) {
     const ls_evaluation *to = e->evaluation;
-    for (int64_t i = e->first; i < end; i++) {
-        const int64_t at = (i - e->first) * e->S;
+    for (int64_t i = first; i < ls_min(first + e->B, to->n); i++) {
+        const int64_t at = (i - first) * e->S;
         ls_sample sample = {.seen = e->seen};
         LS_TRY(to->from->sample(to->from->context, i, NULL, &sample));
         sample.labels = e->all_labels + at;
@@ -94,18 +97,21 @@ static ls_status pass_sequences(const evaluating *e, int64_t end) {
     return ls_ok();
 }
 
-/* Passes on the results of the batch. */
+/* Of one of the batches that ran at once: puts losses f32[B,S] and labels i32[B,S] together, and passes them on. */
+static ls_status pass_losses(const evaluating *e, int64_t batch) {
+    LS_TRY(ls_rank_gather_micro(e->rank, LS_TOKEN_LOSSES, batch, e->all_losses));
+    LS_TRY(ls_rank_gather_micro(e->rank, "labels", batch, e->all_labels));
+    return e->rank->rank == 0 ? pass_sequences(e, e->first + batch * e->B) : ls_ok();
+}
+
+/* Passes on the results of the batches that ran at once. */
 static ls_status pass_results(const evaluating *e) {
     const ls_evaluation *to = e->evaluation;
-    const bool first_rank = e->rank->rank == 0;
-    const int64_t end = ls_min(e->first + e->B * e->rank->image->micro_batches, to->n);
+    const int at_once = e->rank->image->micro_batches;
     if (to->on_batch != NULL) to->on_batch(to->context, e->rank);
-    if (e->losses != NULL) {
-        LS_TRY(ls_rank_gather_tensor(e->rank, e->losses, false, e->all_losses));
-        LS_TRY(ls_rank_gather_tensor(e->rank, e->labels, false, e->all_labels));
-        if (first_rank) LS_TRY(pass_sequences(e, end));
-    }
-    if (first_rank && to->progress != NULL) ls_progress_show(to->progress, end, "");
+    for (int j = 0; j < at_once && e->lists; j++) LS_TRY(pass_losses(e, j));
+    if (e->rank->rank == 0 && to->progress != NULL)
+        ls_progress_show(to->progress, ls_min(e->first + e->B * at_once, to->n), "");
     return ls_ok();
 }
 
@@ -116,7 +122,7 @@ static ls_status evaluate(evaluating *e, double *mean) {
     const int at_once = e->rank->image->micro_batches;
     for (; e->first < e->evaluation->n; e->first += e->B * at_once) {
         double loss;
-        LS_TRY(run_batches(e->rank, &(ls_micro_batches){at_once, feed, e}, &loss));
+        LS_TRY(run_batches(e->rank, &(ls_micro_batches){at_once, feed, NULL, e}, &loss));
         sum[LOSS] += loss;
         LS_TRY(pass_results(e));
     }
@@ -130,16 +136,15 @@ static ls_status evaluate(evaluating *e, double *mean) {
 }
 
 ls_status ls_rank_evaluate(const ls_rank *rank, const ls_evaluation *evaluation, double *loss) {
-    evaluating e = {.rank = rank, .evaluation = evaluation, .labels = ls_image_find(rank->image, "labels")};
+    evaluating e = {.rank = rank, .evaluation = evaluation, .lists = evaluation->on_sequence != NULL};
     const ls_binding *tokens = ls_image_find(rank->image, "tokens");
-    if (evaluation->on_sequence != NULL) {
-        e.losses = ls_image_find(rank->image, LS_TOKEN_LOSSES);
-        LS_ASSERT(e.labels != NULL && e.losses != NULL && e.losses->operand.view.dtype == LS_F32);
-        LS_ASSERT(rank->image->micro_batches * rank->image->slices == 1);
+    if (e.lists) {
+        const ls_binding *losses = ls_image_find(rank->image, LS_TOKEN_LOSSES);
+        LS_ASSERT(losses != NULL && losses->operand.view.dtype == LS_F32);
     }
     LS_ASSERT(tokens != NULL && (loss == NULL || ls_image_find(rank->image, LS_BIND_LOSS) != NULL));
     e.B = tokens->shape.dim[0].size;
-    e.S = tokens->shape.dim[1].size * rank->image->slices;
+    e.S = tokens->shape.dim[1].size;
     ls_status status = ls_comm_agree(rank->comm, make_room(&e));
     if (status.code == LS_OK) status = evaluate(&e, loss);
     ls_batch_free(&e.batch);

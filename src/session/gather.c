@@ -7,7 +7,7 @@
 typedef struct gathering {
     const ls_rank *rank;
     const ls_binding *binding;
-    int tokens;    /* the dimension that is cut along the sequence; -1: none */
+    int tokens;    /* the dimension that is cut along the sequence, or into slices; -1: none */
     int64_t row;   /* bytes of one token with all dimensions inside; without such a dimension, of all that is whole */
     int64_t outer; /* rows of tokens (or of `row` bytes) of a rank: the product of the dimensions outside */
     ls_rows_write write;
@@ -17,9 +17,9 @@ typedef struct gathering {
 /* --- whose part counts -------------------------------------------------------------------------------------------- */
 
 bool ls_rank_contributes(const ls_rank *rank, const ls_binding *binding) {
-    ls_axes differ = binding->partial;
+    ls_axes differ = binding->partial | binding->alone;
     for (int i = 0; i < binding->shape.ndim; i++) differ |= binding->cut[i];
-    return ls_mesh_index(&rank->image->mesh, ~differ, rank->rank) == 0;
+    return !binding->elsewhere && ls_mesh_index(&rank->image->mesh, ~differ, rank->rank) == 0;
 }
 
 /* --- where a part lies -------------------------------------------------------------------------------------------- */
@@ -29,7 +29,8 @@ static gathering gathering_of(const ls_rank *rank, const ls_binding *binding) {
     const ls_view *local = &binding->operand.view;
     int inside = 0; /* the first dimension that is within a row */
     for (int i = 0; i < binding->shape.ndim; i++) {
-        if (!binding->cut[i]) continue;
+        const bool sliced = rank->image->slices > 1 && binding->shape.dim[i].factor == LS_FACTOR_SEQUENCE;
+        if (!binding->cut[i] && !sliced) continue;
         const bool batch = binding->shape.dim[i].factor == LS_FACTOR_BATCH;
         LS_ASSERT(batch ? i == 0 : g.tokens < 0); /* sequences are outermost, and tokens are cut once */
         if (!batch) g.tokens = i;
@@ -55,12 +56,13 @@ static ls_status write_some(const gathering *g, int rank, int64_t at, const char
     const int place = ls_mesh_sequence_index(&g->rank->image->mesh, rank);
     const ls_layout_run *run = &alone;
     const bool cut = g->tokens >= 0;
-    const int64_t held = cut ? ls_layout_count(layout, place) : 1, all = cut ? layout->S : 1;
+    const int64_t held = cut ? ls_layout_count(layout, place) : 1, all = cut ? ls_image_tokens(g->rank->image) : 1;
+    const int64_t before = cut ? g->binding->slice * layout->S : 0; /* tokens of the slices in front */
     const int64_t outer = at / (held * g->row) + first_outer(g, rank), skip = at % g->row;
     int64_t token = at / g->row % held;
     if (cut) (void)ls_layout_runs(layout, place, &run);
     for (; token >= run->count; run++) token -= run->count;
-    const int64_t begin = (outer * all + run->first + token * run->step) * g->row + skip;
+    const int64_t begin = (outer * all + before + run->first + token * run->step) * g->row + skip;
     const int64_t in_run = (run->count - token) * g->row - skip;
     ls_range rows = ls_range_flat((size_t)begin, (size_t)ls_min(bytes, run->step == 1 ? in_run : g->row - skip));
     if (run->step != 1 && skip == 0 && bytes >= g->row) {
@@ -131,4 +133,33 @@ ls_status ls_rank_gather_tensor(const ls_rank *rank, const ls_binding *binding, 
 ls_status ls_rank_gather_tensor_home(const ls_rank *rank, const ls_binding *binding, void *whole) {
     whole_array to = {rank->comm, whole};
     return ls_rank_gather(rank, binding, false, write_home, &to);
+}
+
+/* --- micro-batches ------------------------------------------------------------------------------------------------ */
+
+/* Of the ranks, on rank 0 alone. */
+static ls_status gather_slices(const ls_rank *rank, const char *name, int64_t micro_batch, bool home, void *whole) {
+    for (int s = 0; s < rank->image->slices; s++) {
+        const ls_binding *slice = ls_image_find_micro(rank->image, name, micro_batch, s);
+        if (slice == NULL) return ls_error(LS_INVALID, "\"%s\" is not among what the host fetches", name);
+        LS_TRY(home ? ls_rank_gather_tensor_home(rank, slice, whole)
+                    : ls_rank_gather_tensor(rank, slice, false, whole));
+    }
+    return ls_ok();
+}
+
+ls_status ls_rank_gather_micro(const ls_rank *rank, const char *name, int64_t micro_batch, void *whole) {
+    return gather_slices(rank, name, micro_batch, false, whole);
+}
+
+ls_status ls_rank_gather_micro_home(const ls_rank *rank, const char *name, int64_t micro_batch, void *whole) {
+    return gather_slices(rank, name, micro_batch, true, whole);
+}
+
+ls_status ls_rank_scatter_micro(const ls_rank *rank, const char *name, int64_t micro_batch, const void *whole) {
+    for (int s = 0; s < rank->image->slices; s++) {
+        const ls_binding *slice = ls_image_find_micro(rank->image, name, micro_batch, s);
+        if (slice != NULL) LS_TRY(ls_executor_scatter(rank->executor, slice, whole));
+    }
+    return ls_ok();
 }

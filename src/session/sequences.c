@@ -82,12 +82,11 @@ int64_t ls_batch_labels(const ls_batch *batch) {
 }
 
 /* Of the slices of a micro-batch each its part. Nothing is written where the model has no such input. */
-static ls_status put_input(const ls_batch *batch, const char *name, int micro, const int32_t *values) {
+static ls_status put_input(const ls_batch *batch, const char *name, int64_t micro_batch, const int32_t *values) {
     const int slices = batch->rank->image->slices;
     const int64_t each = batch->inputs / slices;
     for (int s = 0; s < slices; s++) {
-        char own[LS_MICRO_NAME];
-        const ls_binding *to = ls_image_find(batch->rank->image, ls_micro_name(name, micro * slices + s, own));
+        const ls_binding *to = ls_image_find_micro(batch->rank->image, name, micro_batch, s);
         if (to == NULL) return ls_ok();
         LS_ASSERT(ls_view_elements(&to->operand.view) == batch->rows * each);
         for (int64_t b = 0; b < batch->rows; b++)
@@ -100,9 +99,9 @@ static ls_status put_input(const ls_batch *batch, const char *name, int micro, c
 ls_status ls_batch_put(const ls_batch *batch, int64_t micro_batch) {
     LS_ASSERT(batch->rank != NULL); /* it was made */
     const int micro = (int)(micro_batch % batch->rank->image->micro_batches);
-    LS_TRY(put_input(batch, "tokens", micro, batch->tokens));
-    LS_TRY(put_input(batch, "labels", micro, batch->labels));
-    LS_TRY(put_input(batch, "positions", micro, batch->positions));
+    LS_TRY(put_input(batch, "tokens", micro_batch, batch->tokens));
+    LS_TRY(put_input(batch, "labels", micro_batch, batch->labels));
+    LS_TRY(put_input(batch, "positions", micro_batch, batch->positions));
     if (!batch->apart) return ls_executor_set_documents(batch->rank->executor, micro, NULL, NULL, 0);
     return ls_executor_set_documents(batch->rank->executor, micro, batch->ends, batch->n_ends, batch->S + 1);
 }

@@ -117,6 +117,11 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     return ls_ok();
 }
 
+int ls_spread_stages(const ls_spread *spread) {
+    ls_mesh mesh = {0};
+    return spread->mesh != NULL && ls_mesh_parse(spread->mesh, &mesh).code == LS_OK ? ls_mesh_stages(&mesh) : 1;
+}
+
 ls_status ls_step_size_check(int64_t seq, int64_t batch) {
     enum { MOST_SEQ = 1 << 30, MOST_BATCH = 1 << 24 };
     if (seq >= 1 && seq <= MOST_SEQ && batch >= 1 && batch <= MOST_BATCH) return ls_ok();

@@ -42,6 +42,9 @@ typedef struct ls_session ls_session;
  */
 LS_MUST_USE ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out);
 
+/* How many stages of a pipeline its mesh has: 1 where it names none, and where it is none. */
+int ls_spread_stages(const ls_spread *spread);
+
 /* LS_USAGE unless a sequence has 1 to 2^30 tokens and a step 1 to 2^24 sequences. */
 LS_MUST_USE ls_status ls_step_size_check(int64_t seq, int64_t batch);
 

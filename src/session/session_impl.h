@@ -19,8 +19,10 @@ struct ls_engine {
 struct ls_worker_state {
     const ls_engine *engine;
     ls_rank *rank;
-    int64_t updates;     /* AdamW updates that were applied */
-    bool *input_set;     /* [n_bindings of the image] */
+    int64_t updates; /* AdamW updates that were applied */
+    int micro;       /* of a program: the micro-batch whose inputs are set now */
+    /* [n_bindings of the image] of inputs by their own names: 1 + the micro-batch that was set last; 0: none was */
+    int *input_set;
     bool *parameter_set; /* [n_flats] */
 };
 

@@ -16,11 +16,13 @@ static const struct {
 } fields[] = {
 #define FIELD(flag, kind, name) \
     { flag, kind, offsetof(ls_spread, name) }
-    FIELD("--strategy", TEXT, strategy),   FIELD("--mesh", TEXT, mesh),        FIELD("--layout", TEXT, layout),
-    FIELD("--transfers", TEXT, transfers), FIELD("--shard", TEXT, shard),      FIELD("--sums", TEXT, sums),
-    FIELD("--kernels", TEXT, kernels),     FIELD("--memory", INTEGER, memory), FIELD("--recompute", TEXT, recompute),
-    FIELD("--offload", TEXT, offload),     FIELD("--tile", TEXT, tile),        FIELD("--tile-rows", INTEGER, tile_rows),
-    FIELD("--measure", FLAG, measure),
+    FIELD("--strategy", TEXT, strategy),   FIELD("--mesh", TEXT, mesh),
+    FIELD("--layout", TEXT, layout),       FIELD("--transfers", TEXT, transfers),
+    FIELD("--shard", TEXT, shard),         FIELD("--sums", TEXT, sums),
+    FIELD("--kernels", TEXT, kernels),     FIELD("--memory", INTEGER, memory),
+    FIELD("--recompute", TEXT, recompute), FIELD("--offload", TEXT, offload),
+    FIELD("--tile", TEXT, tile),           FIELD("--tile-rows", INTEGER, tile_rows),
+    FIELD("--measure", FLAG, measure),     FIELD("--pipeline", TEXT, pipeline),
 #undef FIELD
 };
 

@@ -38,7 +38,10 @@ ls_status ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *n) {
                                      [LS_HYPER_BETA2] = n->beta2};
     const ls_operand to_stop = ls_image_elements(rank->image, LS_BIND_TOTALS, LS_TOTAL_STOP, 1);
     const ls_operand to_hyper = ls_image_elements(rank->image, LS_BIND_HYPER, 0, LS_HYPERS);
-    LS_TRY(ls_rank_put_number(rank, LS_BIND_SCALE, n->divisor != 0 ? 1 / n->divisor : 0));
+    for (int j = 0; j < rank->image->micro_batches * rank->image->slices; j++) {
+        char name[LS_MICRO_NAME];
+        LS_TRY(ls_rank_put_number(rank, ls_micro_name(LS_BIND_SCALE, j, name), n->divisor != 0 ? 1 / n->divisor : 0));
+    }
     if (to_stop.buffer >= 0) LS_TRY(ls_executor_write(rank->executor, &to_stop, &stop));
     return to_hyper.buffer >= 0 ? ls_executor_write(rank->executor, &to_hyper, hyper) : ls_ok();
 }
@@ -60,10 +63,11 @@ int ls_rank_step_program(const ls_rank *rank, int64_t micro_batch, int64_t micro
 ls_status ls_rank_run_step(const ls_rank *rank, const ls_step_numbers *numbers, const ls_micro_batches *batches) {
     LS_ASSERT(batches->count % rank->image->micro_batches == 0);
     LS_TRY(ls_rank_begin_step(rank, numbers));
-    for (int64_t m = 0; m < batches->count; m++) {
+    for (int64_t m = 0, read = 0; m < batches->count; m++) {
         if (batches->feed != NULL) LS_TRY(batches->feed(batches->context, m));
         if (!ls_rank_runs_after(rank, m)) continue;
         LS_TRY(ls_executor_run(rank->executor, ls_rank_step_program(rank, m, batches->count)));
+        for (; batches->read != NULL && read <= m; read++) LS_TRY(batches->read(batches->context, read));
     }
     return ls_ok();
 }

@@ -61,6 +61,8 @@ typedef struct ls_micro_batches {
     int64_t count;
     /* Writes the inputs of a micro-batch; NULL: the inputs stay as they are. */
     ls_status (*feed)(void *context, int64_t micro_batch);
+    /* Reads the results of a micro-batch, once its program has run; NULL: nobody wants them. */
+    ls_status (*read)(void *context, int64_t micro_batch);
     void *context;
 } ls_micro_batches;
 /* Calls ls_rank_begin_step, then feeds and runs each micro-batch. Collective; blocks until this rank's part is done. */

@@ -87,10 +87,10 @@ static ls_status find_typed(const ls_worker *w, const char *name, bool whole, ls
 
 /* values: of all tokens, in the input's type. */
 static ls_status set_values(ls_worker *w, const char *name, const void *values) {
-    const ls_image *image = w->state->rank->image;
-    const ls_binding *binding = ls_image_find(image, name);
-    LS_TRY(ls_executor_scatter(w->state->rank->executor, binding, values));
-    w->state->input_set[binding - image->bindings] = true;
+    ls_worker_state *s = w->state;
+    const ls_image *image = s->rank->image;
+    LS_TRY(ls_rank_scatter_micro(s->rank, name, s->micro, values));
+    s->input_set[ls_image_find(image, name) - image->bindings] = 1 + s->micro;
     return ls_ok();
 }
 
@@ -146,14 +146,37 @@ ls_status ls_worker_set_random(ls_worker *w, double deviation, uint64_t seed) {
     return status;
 }
 
+/* Copies what an input of one micro-batch is to that of another one, slice by slice. */
+static ls_status copy_input(const ls_rank *rank, const char *name, int from, int to) {
+    const ls_operand *one = &ls_image_find(rank->image, name)->operand;
+    void *values = malloc(ls_view_bytes(&one->view) + 1);
+    if (values == NULL) return ls_error(LS_NO_MEMORY, "no memory for input \"%s\"", name);
+    ls_status status = ls_ok();
+    for (int s = 0; s < rank->image->slices && status.code == LS_OK; s++) {
+        status = ls_executor_read(rank->executor, &ls_image_find_micro(rank->image, name, from, s)->operand, values);
+        if (status.code != LS_OK) break;
+        status = ls_executor_write(rank->executor, &ls_image_find_micro(rank->image, name, to, s)->operand, values);
+    }
+    free(values);
+    return status;
+}
+
+/* An input that was not set for this micro-batch is that of the one that was set last, which has a place of its own. */
+static ls_status carry_input(const ls_worker_state *s, const char *name, int *set) {
+    if (*set == 0) return ls_error(LS_USAGE, "input \"%s\" was not set", name);
+    if (*set != 1 + s->micro) LS_TRY(copy_input(s->rank, name, *set - 1, s->micro));
+    *set = 1 + s->micro;
+    return ls_ok();
+}
+
 /* LS_USAGE unless every input and parameter has been set. */
 static ls_status check_all_set(const ls_worker *w) {
     const ls_worker_state *s = w->state;
     const ls_graph *g = s->engine->graph;
     const ls_image *image = s->rank->image;
     for (int i = 0; i < image->n_bindings; i++) {
-        if (!s->input_set[i] && find_input(g, image->bindings[i].name).id != 0)
-            return ls_error(LS_USAGE, "input \"%s\" was not set", image->bindings[i].name);
+        const char *name = image->bindings[i].name;
+        if (find_input(g, name).id != 0) LS_TRY(carry_input(s, name, &s->input_set[i]));
     }
     for (int f = 0; f < image->n_flats; f++) {
         if (!s->parameter_set[f]) return ls_error(LS_USAGE, "parameter \"%s\" was not set", image->flats[f].name);
@@ -172,6 +195,8 @@ typedef struct feeding {
 /* Lets the caller set the inputs of a micro-batch, and checks that none is missing. */
 static ls_status feed(void *context, int64_t micro_batch) {
     const feeding *f = context;
+    ls_worker_state *s = f->worker->state;
+    s->micro = (int)(micro_batch % s->rank->image->micro_batches);
     if (f->step->feed != NULL) LS_TRY(ls_status_sound(f->step->feed(f->worker, micro_batch, f->step->context)));
     return check_all_set(f->worker);
 }
@@ -187,8 +212,8 @@ static ls_status run_empty_step(const ls_rank *rank, ls_step_result *out) {
 static ls_status run_evaluation(ls_worker *w, const ls_step *step, ls_step_result *out) {
     feeding f = {w, step};
     ls_step_sums sums;
-    LS_TRY(ls_rank_evaluate_step(w->state->rank, &(ls_micro_batches){w->state->engine->options.micro_batches, feed, &f},
-                                 &sums));
+    LS_TRY(ls_rank_evaluate_step(w->state->rank,
+                                 &(ls_micro_batches){w->state->engine->options.micro_batches, feed, NULL, &f}, &sums));
     out->loss = sums.loss / (double)step->tokens;
     out->stop = sums.stop;
     return ls_ok();
@@ -207,7 +232,7 @@ static ls_status run_step(ls_worker *w, const ls_step *step, ls_step_result *out
                                      .stop = ls_comm_stop_requested(rank->comm)};
     LS_TRY(ls_rank_clear_sums(rank, o->micro_batches));
     LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, 0));
-    LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){o->micro_batches, feed, &f}));
+    LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){o->micro_batches, feed, NULL, &f}));
     ls_step_sums sums;
     LS_TRY(ls_rank_read_step(rank, &sums));
     out->loss = sums.loss / (double)step->tokens;
@@ -259,60 +284,23 @@ static void widen(ls_dtype dtype, const void *from, int64_t first, int64_t n, do
     for (int64_t i = 0; i < n; i++) out[i] = ls_number_at(from, dtype, first + i);
 }
 
-/* One parameter, or its gradient, whose elements lie in the shards of all ranks. */
-typedef struct scattered {
-    const ls_rank *rank;
-    const ls_flat *flat;
-    const char *name; /* of the sharded tensor */
+/* A parameter, or its gradient, that is read as f64. */
+typedef struct read_flat {
+    ls_dtype dtype;
     double *out;
-} scattered;
+} read_flat;
 
-/* The run from element `first` of what a rank has of it on; count 0: it has no such element. */
-static ls_flat_run run_from(const scattered *g, int rank, int64_t first) {
-    const ls_image *image = g->rank->image;
-    ls_flat_runs r = ls_flat_runs_of(image, ls_image_find(image, g->name), g->flat, rank, first);
-    return ls_flat_next(&r) ? r.run : (ls_flat_run){0};
-}
-
-static ls_status give_scattered(void *context, size_t at, void *out, size_t bytes) {
-    const scattered *g = context;
-    const int64_t element = (int64_t)ls_dtype_bytes(ls_image_find(g->rank->image, g->name)->operand.view.dtype);
-    const int64_t first = (int64_t)at / element, n = (int64_t)bytes / element;
-    for (int64_t i = 0; i < n;) {
-        const ls_flat_run run = run_from(g, g->rank->rank, first + i);
-        const int64_t some = ls_min(run.part.count, n - i);
-        const ls_operand from = ls_image_elements(g->rank->image, g->name, run.part.at, some);
-        LS_TRY(ls_executor_read(g->rank->executor, &from, (char *)out + i * element));
-        i += some;
-    }
+static ls_status read_elements(void *context, const ls_flat *flat, int64_t whole, const void *data, int64_t n) {
+    const read_flat *r = context;
+    (void)flat;
+    widen(r->dtype, data, 0, n, r->out + whole);
     return ls_ok();
 }
 
-static ls_status take_scattered(void *context, int rank, size_t at, const void *data, size_t bytes) {
-    const scattered *g = context;
-    const ls_dtype dtype = ls_image_find(g->rank->image, g->name)->operand.view.dtype;
-    const int64_t element = (int64_t)ls_dtype_bytes(dtype);
-    const int64_t first = (int64_t)at / element, n = (int64_t)bytes / element;
-    for (int64_t i = 0; i < n;) {
-        const ls_flat_run run = run_from(g, rank, first + i);
-        const int64_t some = ls_min(run.part.count, n - i);
-        widen(dtype, data, i, some, g->out + run.whole);
-        i += some;
-    }
-    return ls_ok();
-}
-
-/* Collective: the whole of it to each rank whose `out` is not NULL. */
-static ls_status gather_scattered(scattered g) {
-    int64_t mine = 0;
-    for (int64_t n; (n = run_from(&g, g.rank->rank, mine).part.count) > 0;) mine += n;
-    const size_t element = ls_dtype_bytes(ls_image_find(g.rank->image, g.name)->operand.view.dtype);
-    return ls_comm_gather(g.rank->comm,
-                          &(ls_comm_pieces){.bytes = element * (size_t)mine,
-                                            .give = give_scattered,
-                                            .take = g.out != NULL ? take_scattered : NULL,
-                                            .context = &g},
-                          true);
+/* Collective: the whole of it, from a tensor of the flat space, to each rank whose `out` is not NULL. */
+static ls_status gather_flat(const ls_rank *rank, const char *name, ls_dtype dtype, const ls_flat *flat, double *out) {
+    read_flat r = {dtype, out};
+    return ls_rank_gather_flat(rank, name, dtype, flat, true, out != NULL ? read_elements : NULL, &r);
 }
 
 enum { READ_COUNT = 4096 }; /* elements that are read at a time */
@@ -326,7 +314,8 @@ ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
     LS_TRY(meet(w, "parameter \"%s\"", name));
     const char *values = ls_flat_values(rank->image, flat);
     const ls_binding *binding = ls_image_find(rank->image, values);
-    if (binding->sharded || flat->cut != 0) return gather_scattered((scattered){rank, flat, values, out});
+    if (binding == NULL || binding->sharded || flat->cut != 0 || ls_mesh_stages(&rank->image->mesh) > 1)
+        return gather_flat(rank, values, flat->dtype, flat, out);
     if (out == NULL) return ls_ok();
     double narrow[READ_COUNT];
     for (ls_flat_runs r = ls_flat_runs_of(rank->image, binding, flat, rank->rank, 0); ls_flat_next(&r);) {
@@ -350,7 +339,7 @@ ls_status ls_worker_get_gradient(ls_worker *w, const char *name, double *out) {
         return ls_error(LS_USAGE, "gradient of \"%s\": only an engine opened to differentiate keeps it", name);
     if (!flat->trained) return ls_error(LS_USAGE, "gradient of \"%s\": it is not trained and has none", name);
     ls_comm_doing(rank->comm, "gradient of \"%s\"", name);
-    return gather_scattered((scattered){rank, flat, LS_BIND_SHARD, out});
+    return gather_flat(rank, LS_BIND_SHARD, rank->image->accumulator, flat, out);
 }
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
@@ -401,12 +390,16 @@ ls_status ls_worker_get_tensor(ls_worker *w, const char *name, double *out) {
     if (!is_readable(e, name))
         return ls_error(LS_USAGE, "tensor \"%s\" was not among those to be read when the engine was opened", name);
     ls_comm_doing(rank->comm, "tensor \"%s\"", name);
-    const ls_binding *binding = ls_image_find(rank->image, name);
+    const ls_image *image = rank->image;
+    const ls_binding *binding = ls_image_find(image, name);
     read_array array = {.dtype = binding->operand.view.dtype, .out = out};
     array.partial = binding->partial != 0;
     const int64_t n = array.partial && out != NULL ? ls_shape_elements(&binding->shape) : 0;
     for (int64_t i = 0; i < n; i++) out[i] = 0;
-    return ls_rank_gather(rank, binding, true, out != NULL ? read_rows : NULL, &array);
+    for (int s = 0; s < image->slices; s++)
+        LS_TRY(ls_rank_gather(rank, ls_image_find_micro(image, name, image->micro_batches - 1, s), true,
+                              out != NULL ? read_rows : NULL, &array));
+    return ls_ok();
 }
 
 /* --- values ------------------------------------------------------------------------------------------------------- */

@@ -346,16 +346,6 @@ static ls_status run_to_the_end(ls_training *t, ls_train_result *result) {
     return status;
 }
 
-/* Where the mesh has stages, an evaluation by itself takes as many ranks without them. */
-static void leave_stages(ls_spread *spread) {
-    ls_mesh mesh = {0};
-    if (spread->mesh == NULL || ls_mesh_parse(spread->mesh, &mesh).code != LS_OK || ls_mesh_stages(&mesh) == 1) return;
-    spread->ranks = ls_mesh_ranks(&mesh);
-    spread->mesh = spread->strategy = spread->layout = spread->pipeline = NULL;
-    spread->slices = 0;
-    ls_log("the loss by position is evaluated on %lld ranks without stages", (long long)spread->ranks);
-}
-
 /*
  * Evaluates the loss by position with the saved weights, like `longspan eval`: on the sequences of the evaluations, or
  * on a few of the training's text. A failure is only logged, because the training is done.
@@ -376,7 +366,6 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
                                .spread = o->spread};
     options.spread.recompute = options.spread.offload = NULL; /* there is no backward pass */
     options.spread.measure = false;
-    leave_stages(&options.spread);
     const ls_trained trained = {.model = t->model, .tokenizer = t->tokenizer, .checkpoint = result->checkpoint};
     ls_eval_result evaluated = {.text_sequences = 0};
     const ls_status status = ls_evaluate_text(&options, &trained, data, &evaluated);

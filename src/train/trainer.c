@@ -172,7 +172,7 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
                                      .beta1 = hyper->beta1,
                                      .beta2 = hyper->beta2};
     step_input m = {t, from, first};
-    LS_TRY(ls_rank_run_step(t->rank, &numbers, &(ls_micro_batches){t->accumulate, feed, &m}));
+    LS_TRY(ls_rank_run_step(t->rank, &numbers, &(ls_micro_batches){t->accumulate, feed, NULL, &m}));
     ls_step_sums sums;
     LS_TRY(ls_rank_read_step(t->rank, &sums));
     out->loss = sums.loss / (double)divisor;

@@ -364,7 +364,8 @@ static ls_status check_finite(const ls_executor *executor, const ls_flat *flat, 
     return ls_ok();
 }
 
-ls_status ls_weights_not_finite(ls_executor *executor, const char *what) {
+/* LS_INVALID names the first element that is not finite of what this rank holds. */
+static ls_status check_held(const ls_executor *executor, const char *what) {
     const ls_image *image = ls_executor_image(executor);
     for (int i = 0; i < image->n_flats; i++) {
         const ls_flat *flat = &image->flats[i];
@@ -375,6 +376,12 @@ ls_status ls_weights_not_finite(ls_executor *executor, const char *what) {
             LS_TRY(check_finite(executor, flat, &part, what));
         }
     }
+    return ls_ok();
+}
+
+ls_status ls_weights_not_finite(const ls_executor *executor, ls_comm *comm, const char *what) {
+    const ls_image *image = ls_executor_image(executor);
+    LS_TRY(ls_comm_agree(comm, check_held(executor, what)));
     return ls_error(LS_INVALID, "%s not finite, though every weight is: an intermediate result exceeds the range of %s",
                     what, ls_dtype_name(image->dtype));
 }

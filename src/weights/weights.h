@@ -48,9 +48,9 @@ void ls_weights_narrow(const double *x, int64_t n, ls_dtype dtype, void *to);
 
 /*
  * Explains a result that is not finite. LS_INVALID: `what`, which begins the message, then the first element of a
- * parameter that is not finite, or that all parameters are finite. Reads what this rank holds of the parameters.
+ * parameter that is not finite, on the first rank that holds one, or that all parameters are finite. Collective.
  */
-ls_status ls_weights_not_finite(ls_executor *executor, const char *what);
+ls_status ls_weights_not_finite(const ls_executor *executor, ls_comm *comm, const char *what);
 
 /* Files may hold the parameter `original` a second time under the name `copy`, as a tied head is. */
 typedef struct ls_weight_copy {

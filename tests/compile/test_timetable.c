@@ -191,11 +191,11 @@ static void test_turns_take_what_their_nodes_do(void **state) {
         ls_arena *arena = ls_arena_create();
         ls_graph_chunks chunks;
         ls_rates rates;
-        const ls_graph *marked;
+        ls_job job = {.graph = g};
         assert_int_equal(ls_mesh_parse("pp=2", &target.mesh).code, LS_OK);
-        assert_int_equal(ls_mark_boundaries(g, &target, arena, &marked).code, LS_OK);
+        assert_int_equal(ls_mark_boundaries(&job, &target, arena).code, LS_OK);
         assert_int_equal(ls_durations_rates(&target, LS_F32, &rates).code, LS_OK);
-        ls_cut_graph(marked, arena, &chunks);
+        ls_cut_graph(&job, arena, &chunks);
         assert_int_equal(chunks.chunks, 2);
         ls_pipelining of = {.schedule = ls_pipeline_schedule_at(PLAIN),
                             .stages = 2,
@@ -204,7 +204,7 @@ static void test_turns_take_what_their_nodes_do(void **state) {
                             .slices = 1,
                             .backward = true};
         const ls_job_program all = {.end_node = LS_LAST_NODE};
-        ls_turns_take(&of, marked, &chunks, &all, &rates, 1, arena);
+        ls_turns_take(&of, job.graph, &chunks, &all, &rates, 1, arena);
         const int *takes = of.takes;
         int most = 0;
         for (int t = 0; t < 2 * LS_TURN_KINDS; t++) most = (int)ls_max(most, takes[t]);

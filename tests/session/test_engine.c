@@ -105,7 +105,8 @@ static void test_examples(void **state) {
     static const ls_spread spreads[] = {{.ranks = 2, .wait_timeout = 60},
                                         {.ranks = 3, .as_threads = true, .wait_timeout = 60},
                                         {.mesh = "dp=2,ring=2,ulysses=1", .wait_timeout = 60},
-                                        {.mesh = "ring=2,tp=2", .wait_timeout = 60}};
+                                        {.mesh = "ring=2,tp=2", .wait_timeout = 60},
+                                        {.mesh = "pp=2,ring=2", .shard = "parameters", .wait_timeout = 60}};
     for (size_t i = 0; i < COUNT(examples); i += is_repeated() ? 4 : 1) { /* in f64 */
         answer *one = solve(examples[i].name, examples[i].build, 1, (ls_spread){.ranks = 1});
         for (size_t s = 0; s < COUNT(spreads); s++) {
@@ -153,6 +154,66 @@ static void test_micro_batches(void **state) {
     assert_true(fabs(three->loss / 3 - one->loss) < 1e-13);
     free(one);
     free(three);
+}
+
+/*
+ * Micro-batches with other tokens each, of which the later ones have the labels that were set last. Stages have a place
+ * for the inputs of each, and it does not show.
+ */
+static ls_status feed_varied(ls_worker *w, int64_t micro_batch, void *context) {
+    (void)context;
+    int32_t tokens[B * S];
+    for (int64_t i = 0; i < B * S; i++) tokens[i] = (int32_t)((i * i * 5 + i * (3 + micro_batch)) % IDS);
+    if (micro_batch % 3 == 1) LS_TRY(ls_worker_set_input(w, "labels", tokens));
+    return ls_worker_set_input(w, "tokens", tokens);
+}
+
+/* A loss, evaluated and of a step; twice, since the second begins with what the first has set last. */
+static ls_status differentiate_varied(ls_worker *w, const void *input, void *result) {
+    answer *out = result;
+    ls_step_result step, look;
+    const ls_step of = {.tokens = VALID, .feed = feed_varied};
+    LS_TRY(ls_worker_set_random(w, 0.25, 3));
+    LS_TRY(feed_example(w, 0, NULL));
+    for (int i = 0; i < 2; i++) {
+        LS_TRY(ls_worker_step(w, &of, &step));
+        LS_TRY(ls_worker_evaluate(w, &of, &look));
+    }
+    LS_TRY(ls_worker_step(w, &of, &step));
+    if (fabs(step.loss - look.loss) > 1e-12)
+        return ls_error(LS_INVALID, "a loss of %.17g, evaluated %.17g", step.loss, look.loss);
+    out->loss = step.loss;
+    out->norm = step.grad_norm;
+    return read_gradients(w, input, out);
+}
+
+static answer *solve_varied(ls_spread spread) {
+    ls_graph *g = ls_graph_create(LS_F64);
+    const ls_tensor loss = gpt2_loss(g); /* one table is embedding and head */
+    const ls_engine_options options = {.purpose = LS_TO_DIFFERENTIATE, .micro_batches = 4, .spread = spread};
+    answer *out = calloc(1, sizeof *out);
+    ls_engine *engine;
+    must("varied", ls_engine_open(g, loss, &options, &engine));
+    must("varied", ls_engine_run(engine, differentiate_varied, g, out, sizeof *out));
+    ls_engine_close(engine);
+    ls_graph_destroy(g);
+    return out;
+}
+
+static void test_varied_micro_batches(void **state) {
+    (void)state;
+    static const ls_spread spreads[] = {{.mesh = "pp=2"},
+                                        {.mesh = "pp=2,dp=2", .shard = "gradients", .as_threads = true},
+                                        {.mesh = "pp=2,tp=2", .pipeline = "zero-bubble"}};
+    answer *one = solve_varied((ls_spread){.ranks = 1});
+    for (size_t s = 0; s < COUNT(spreads); s++) {
+        answer *many = solve_varied(spreads[s]);
+        const double off = difference(many->gradient, one->gradient, one->n);
+        if (!(off < 1e-12 && fabs(many->loss - one->loss) < 1e-12 && fabs(many->norm - one->norm) < 1e-11))
+            fail_msg("%s: gradient off by %g, loss %.17g and %.17g", spreads[s].mesh, off, many->loss, one->loss);
+        free(many);
+    }
+    free(one);
 }
 
 /* --- training ----------------------------------------------------------------------------------------------------- */
@@ -210,9 +271,10 @@ static void test_training(void **state) {
     (void)state;
     const trained one = train_mixer(LS_F64, (ls_spread){.ranks = 1});
     assert_true(fabs(one.before - one.first) < 1e-14);
-    for (size_t m = 0; m < 2 * COUNT(shards); m += is_repeated() ? 5 : 1) {
-        const char *mesh = m % 2 == 0 ? "dp=2,ring=2" : "ring=2,tp=2"; /* along tp ranks have the same tokens */
-        const trained four = train_mixer(LS_F64, (ls_spread){.mesh = mesh, .shard = shards[m / 2]});
+    static const char *const meshes[] = {"dp=2,ring=2", "ring=2,tp=2", "pp=2,ring=2"};
+    for (size_t m = 0; m < COUNT(meshes) * COUNT(shards); m += is_repeated() ? 5 : 1) {
+        const char *mesh = meshes[m % COUNT(meshes)]; /* along tp ranks have the same tokens */
+        const trained four = train_mixer(LS_F64, (ls_spread){.mesh = mesh, .shard = shards[m / COUNT(meshes)]});
         assert_true(fabs(four.before - four.first) < 1e-14);
         assert_true(fabs(one.after - four.after) < 1e-12);
         assert_true(difference(four.table, one.table, COUNT(one.table)) < 1e-11); /* AdamW divides by what is small */
@@ -328,8 +390,9 @@ static ls_status read_all(ls_worker *w, const void *input, void *result) {
 
 static void test_reading(void **state) {
     (void)state;
-    static const char *const meshes[] = {"dp=1,ring=1,ulysses=1", "dp=2,ring=1,ulysses=1", "dp=1,ring=3,ulysses=1",
-                                         "dp=2,ring=4,ulysses=1"};
+    static const char *const meshes[] = {
+        "dp=1,ring=1,ulysses=1", "dp=2,ring=1,ulysses=1", "dp=1,ring=3,ulysses=1", "dp=2,ring=4,ulysses=1", "pp=2",
+        "pp=2,dp=2,ring=2"};
     for (size_t m = 0; m < 2 * COUNT(meshes); m++) {
         ls_graph *g = ls_graph_create(LS_F64);
         ls_tensor read[3];
@@ -457,9 +520,11 @@ static void test_printing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_examples), cmocka_unit_test(test_memory),   cmocka_unit_test(test_micro_batches),
-        cmocka_unit_test(test_training), cmocka_unit_test(test_stop),     cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_reading),  cmocka_unit_test(test_refusals), cmocka_unit_test(test_printing),
+        cmocka_unit_test(test_examples),      cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_varied_micro_batches),
+        cmocka_unit_test(test_training),      cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_not_finite),    cmocka_unit_test(test_reading),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_printing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,27 +67,6 @@ static int32_t id_of(const network *n, const char *name, int64_t i, int64_t S) {
     return (int32_t)((at * at * 7 + at * 3 + at / 5) % n->ids);
 }
 
-/*
- * Of all micro-batches of a program, or slices of them, which have the same inputs each, under their own names, which
- * lie behind the ids.
- */
-static int fill_inputs(const network *n, const ls_graph *g, const ls_image *image, spread_array *in, int n_in) {
-    for (int t = 1; t < g->n_tensors; t++) {
-        const ls_tensor_info *info = &g->tensors[t];
-        if (info->role != LS_ROLE_INPUT || info->dtype != LS_I32) continue;
-        const int64_t S = info->shape.dim[1].size, each = S / image->slices,
-                      count = ls_shape_elements(&info->shape) / image->slices;
-        for (int j = 0; j < image->micro_batches * image->slices; j++) {
-            const int64_t first = j % image->slices * each;
-            LS_ASSERT(n_in < MOST_INPUTS);
-            int32_t *ids = malloc(sizeof *ids * (size_t)count + LS_MICRO_NAME);
-            for (int64_t i = 0; i < count; i++) ids[i] = id_of(n, info->name, i / each * S + first + i % each, S);
-            in[n_in++] = (spread_array){ls_micro_name(info->name, j, (char *)(ids + count)), ids};
-        }
-    }
-    return n_in;
-}
-
 static void put(void *array, ls_dtype dtype, int64_t i, double value) {
     if (dtype == LS_F64)
         ((double *)array)[i] = value;
@@ -95,6 +74,29 @@ static void put(void *array, ls_dtype dtype, int64_t i, double value) {
         ((float *)array)[i] = (float)value;
     else
         ((ls_bf16 *)array)[i] = ls_bf16_from_f32((float)value);
+}
+
+/*
+ * Of all micro-batches of a program, and the slices of each, which take their parts of the same inputs, under their own
+ * names, which lie behind the values: ids, and 1 for what the loss is multiplied by.
+ */
+static int fill_inputs(const network *n, const ls_graph *g, const ls_image *image, spread_array *in, int n_in) {
+    for (int t = 1; t < g->n_tensors; t++) {
+        const ls_tensor_info *info = &g->tensors[t];
+        if (info->role != LS_ROLE_INPUT) continue;
+        const int64_t count = ls_shape_elements(&info->shape);
+        const size_t bytes = ls_dtype_bytes(info->dtype) * (size_t)count;
+        for (int j = 0; j < image->micro_batches * image->slices; j++) {
+            LS_ASSERT(n_in < MOST_INPUTS);
+            char *values = malloc(bytes + LS_MICRO_NAME);
+            int32_t *ids = (int32_t *)values;
+            for (int64_t i = 0; i < count && info->dtype == LS_I32; i++)
+                ids[i] = id_of(n, info->name, i, info->shape.dim[1].size);
+            if (info->dtype != LS_I32) put(values, info->dtype, 0, 1);
+            in[n_in++] = (spread_array){ls_micro_name(info->name, j, values + bytes), values};
+        }
+    }
+    return n_in;
 }
 
 static double rounded_to(double x, ls_dtype dtype) {
@@ -148,11 +150,10 @@ static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, c
     void *parameters = make_parameters(r->graph, r->image, dtype, v), *gradient = calloc((size_t)flat, sizeof(double));
     const ls_binding *kept = ls_image_find(r->image, LS_BIND_KEPT);
     void *others = kept != NULL ? make_parameters(r->graph, r->image, kept->operand.view.dtype, v) : NULL;
-    double unit, totals[LS_TOTALS], hyper[LS_HYPERS] = {0.01, 1, 1, 0.9, 0.95};
-    put(&unit, G, 0, 1);
+    double totals[LS_TOTALS], hyper[LS_HYPERS] = {0.01, 1, 1, 0.9, 0.95};
     const bool trains = ls_image_find(r->image, LS_BIND_HYPER) != NULL;
-    spread_array in[MOST_INPUTS] = {{LS_BIND_SCALE, &unit}, {LS_BIND_PARAMETERS, parameters}};
-    int fixed = 2;
+    spread_array in[MOST_INPUTS] = {{LS_BIND_PARAMETERS, parameters}};
+    int fixed = 1;
     if (trains) in[fixed++] = (spread_array){LS_BIND_HYPER, hyper};
     if (kept != NULL) in[fixed++] = (spread_array){LS_BIND_KEPT, others};
     const spread_array results[] = {{LS_BIND_RESULT, totals}, {LS_BIND_PARAMETERS, gradient}};

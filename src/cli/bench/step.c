@@ -251,7 +251,8 @@ static ls_status open_session(ls_bench_step *b) {
     const double start = ls_seconds();
     b->graph = ls_graph_create(b->dtype);
     LS_TRY(ls_model_build(b->model, b->graph, o->batch, o->seq, true, &lm));
-    b->job = (ls_job){.graph = b->graph, .programs = ls_training_programs(b->graph, 0, LS_UPDATE_APPLY, 0)};
+    b->job = (ls_job){
+        .graph = b->graph, .programs = ls_training_programs(b->graph, 0, LS_UPDATE_APPLY, 0), .micro_batches = 1};
     LS_TRY(ls_optimizer_find(o->optimizer, &b->job.optimizer));
     b->job.hyper = ls_optimizer_defaults(b->job.optimizer);
     LS_TRY(ls_session_open(&b->job, &spread, &b->session));

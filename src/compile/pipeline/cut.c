@@ -2,6 +2,10 @@
  * Where the graph is cut into chunks. A place in front of a forward node will do if one tensor alone crosses it: what
  * nodes in front of it make and nodes behind it read. What is made of inputs alone, as positions and masks are, crosses
  * nothing: every chunk makes it for itself.
+ *
+ * A job that continues a sequence has a second program for each token more, whose nodes come behind those of the
+ * prefill: it is the one that is cut, and nodes of the prefill follow the parameters that they share with it. So a
+ * stage has the caches of its layers.
  */
 #include "compile/pipeline/pipeline.h"
 
@@ -16,6 +20,7 @@ typedef struct cutting {
     const ls_graph *g;
     ls_arena *arena;
     int chunks, forward; /* forward: nodes of the forward pass, which come first */
+    int first;           /* of them, the first one of the program that is cut */
     int *node;           /* by node: its chunk */
     bool *free;          /* by node: it reads inputs alone */
     double *before;      /* by forward node, where boundaries are chosen: what those in front of it take */
@@ -68,7 +73,7 @@ static void find_costs(cutting *c, const ls_rates *rates) {
         if (with >= 0) both[with] += is_forward(c, n) ? seconds[n] : ls_node_seconds(g, &g->nodes[n], rates);
     }
     c->before = LS_NEW_ARRAY(c->arena, double, c->forward + 1);
-    for (int n = 0; n < c->forward; n++) c->before[n + 1] = c->before[n] + both[n];
+    for (int n = c->first; n < c->forward; n++) c->before[n + 1] = c->before[n] + both[n];
 }
 
 /* --- places ------------------------------------------------------------------------------------------------------- */
@@ -81,7 +86,8 @@ static void find_free(cutting *c) {
         for (int i = 0; i < g->nodes[n].n_in; i++) {
             const ls_tensor storage = ls_graph_tensor(g, g->nodes[n].in[i])->storage;
             const int from = g->tensors[storage.id].producer;
-            c->free[n] &= from >= 0 ? c->free[from] : g->tensors[storage.id].role == LS_ROLE_INPUT;
+            const bool kept = n >= c->first && from < c->first; /* by the prefill, where its readers are */
+            c->free[n] &= from >= 0 ? c->free[from] && !kept : g->tensors[storage.id].role == LS_ROLE_INPUT;
         }
     }
 }
@@ -101,11 +107,11 @@ static places find_places(const cutting *c) {
     int *first = LS_NEW_ARRAY(c->arena, int, g->n_tensors), *last = LS_NEW_ARRAY(c->arena, int, g->n_tensors);
     places p = {LS_NEW_ARRAY(c->arena, int, F + 1), LS_NEW_ARRAY(c->arena, ls_tensor, F + 1)};
     for (int t = 0; t < g->n_tensors; t++) first[t] = INT_MAX;
-    for (int n = 0; n < F; n++) {
+    for (int n = c->first; n < F; n++) {
         for (int i = 0; i < ls_node_tensors(&g->nodes[n]) && !c->free[n]; i++) {
             const ls_tensor storage = ls_graph_tensor(g, ls_node_tensor(&g->nodes[n], i))->storage;
             const ls_tensor_info *info = ls_graph_tensor(g, storage);
-            if (info->role != LS_ROLE_VALUE || (info->producer >= 0 && c->free[info->producer])) continue;
+            if (info->role != LS_ROLE_VALUE || info->producer < c->first || c->free[info->producer]) continue;
             first[storage.id] = (int)ls_min(first[storage.id], n);
             last[storage.id] = n;
         }
@@ -123,7 +129,7 @@ static places find_places(const cutting *c) {
 static int list_places(const cutting *c, const places *p, int *list) {
     const double all = c->before[c->forward];
     int n = 0;
-    for (int at = 1; at < c->forward; at++) {
+    for (int at = c->first + 1; at < c->forward; at++) {
         const bool parts = p->crossing[at] == 1 && c->before[at] > 0 && c->before[at] < all;
         if (parts && (n == 0 || p->one[list[n - 1]].id != p->one[at].id)) list[n++] = at;
     }
@@ -168,7 +174,7 @@ static void choose(const cutting *c, const int *list, int n, int *cuts) {
 static ls_status refuse(const cutting *c, const places *p, int found) {
     const ls_graph *g = c->g;
     int at = 0;
-    for (int n = 1; n < c->forward; n++)
+    for (int n = c->first + 1; n < c->forward; n++)
         if (p->crossing[n] > 1 && (at == 0 || p->crossing[n] < p->crossing[at])) at = n;
     if (at == 0)
         return ls_error(LS_UNSUPPORTED,
@@ -182,7 +188,48 @@ static ls_status refuse(const cutting *c, const places *p, int found) {
         g->tensors[p->one[at].id].name);
 }
 
-/* --- the backward pass -------------------------------------------------------------------------------------------- */
+/* --- the prefill, and the backward pass --------------------------------------------------------------------------- */
+
+/* By parameter: the chunk that alone reads it, in the program that is cut; below 0: several do, or none. */
+static int *find_readers(const cutting *c) {
+    enum { NOBODY = -1, SEVERAL = -2 };
+    const ls_graph *g = c->g;
+    int *by = LS_NEW_ARRAY(c->arena, int, g->n_tensors);
+    for (int t = 0; t < g->n_tensors; t++) by[t] = NOBODY;
+    for (int n = c->first; n < c->forward; n++) {
+        for (int i = 0; i < g->nodes[n].n_in; i++) {
+            const int parameter = parameter_of(g, g->nodes[n].in[i]);
+            int *reader = &by[parameter];
+            if (parameter != 0) *reader = *reader == NOBODY || *reader == c->node[n] ? c->node[n] : SEVERAL;
+        }
+    }
+    return by;
+}
+
+/* The chunk of a node for one token that reads what this node of the prefill makes; LS_ANY_CHUNK: none does. */
+static int of_one_token(const cutting *c, int n) {
+    const ls_graph *g = c->g;
+    for (int reader = c->first; reader < c->forward; reader++)
+        for (int i = 0; i < g->nodes[reader].n_in; i++)
+            if (producer_of(g, g->nodes[reader].in[i]) == n) return c->node[reader];
+    return LS_ANY_CHUNK;
+}
+
+/*
+ * A node belongs to the chunk of its parameters, and no earlier one than what it reads. One that reads inputs alone, as
+ * the zeros with which a state begins, belongs to the chunk for which it is kept.
+ */
+static void place_prefill(cutting *c, const int *by) {
+    const ls_graph *g = c->g;
+    for (int n = 0; n < c->first; n++) {
+        c->node[n] = c->free[n] ? of_one_token(c, n) : 0;
+        for (int i = 0; i < g->nodes[n].n_in && !c->free[n]; i++) {
+            const int from = producer_of(g, g->nodes[n].in[i]);
+            const int least = from >= 0 ? c->node[from] : by[parameter_of(g, g->nodes[n].in[i])];
+            c->node[n] = (int)ls_max(c->node[n], least);
+        }
+    }
+}
 
 /* The chunk of the parameters that a node reads, or to whose gradients it adds; by: the chunk that alone reads each. */
 static int of_parameters(const cutting *c, const ls_node *node, const int *by) {
@@ -231,18 +278,13 @@ static void follow_readers(cutting *c) {
     }
 }
 
-static void place_backward(cutting *c) {
-    enum { NOBODY = -1, SEVERAL = -2 };
+static void place_backward(cutting *c, const int *by) {
     const ls_graph *g = c->g;
-    int *by = LS_NEW_ARRAY(c->arena, int, g->n_tensors); /* of parameters: the chunk that reads it */
     bool *crosses = LS_NEW_ARRAY(c->arena, bool, g->n_tensors);
-    for (int t = 0; t < g->n_tensors; t++) by[t] = NOBODY;
-    for (int n = 0; n < c->forward; n++) {
+    for (int n = c->first; n < c->forward; n++) {
         for (int i = 0; i < g->nodes[n].n_in; i++) {
             const ls_tensor storage = ls_graph_tensor(g, g->nodes[n].in[i])->storage;
             const int from = g->tensors[storage.id].producer;
-            if (g->tensors[storage.id].role == LS_ROLE_PARAMETER)
-                by[storage.id] = by[storage.id] == NOBODY || by[storage.id] == c->node[n] ? c->node[n] : SEVERAL;
             crosses[storage.id] |= from >= 0 && c->node[from] >= 0 && c->node[from] != c->node[n];
         }
     }
@@ -272,12 +314,16 @@ static bool *find_weights(const cutting *c) {
     return weight;
 }
 
-static cutting begin(const ls_graph *g, int chunks, ls_arena *arena) {
+static cutting begin(const ls_job *job, int chunks, ls_arena *arena) {
+    const ls_graph *g = job->graph;
     cutting c = {.g = g,
                  .arena = arena,
                  .chunks = chunks,
                  .forward = ls_forward_nodes(g),
                  .node = LS_NEW_ARRAY(arena, int, g->n_nodes)};
+    for (int p = 0; p < job->programs.n; p++)
+        if (job->programs.list[p].first_node < c.forward)
+            c.first = (int)ls_max(c.first, job->programs.list[p].first_node);
     find_free(&c);
     return c;
 }
@@ -287,13 +333,13 @@ int ls_pipeline_chunks(const ls_target *target) {
     return stages == 1 ? 1 : stages * (int)ls_max(1, target->stage_chunks);
 }
 
-ls_status ls_mark_boundaries(const ls_graph *g, const ls_target *target, ls_arena *arena, const ls_graph **out) {
+ls_status ls_mark_boundaries(ls_job *job, const ls_target *target, ls_arena *arena) {
+    const ls_graph *g = job->graph;
     const int chunks = ls_pipeline_chunks(target);
     ls_rates rates;
-    *out = g;
     if (chunks == 1) return ls_ok();
     LS_TRY(ls_durations_rates(target, g->dtype, &rates));
-    cutting c = begin(g, chunks, arena);
+    cutting c = begin(job, chunks, arena);
     find_costs(&c, &rates);
     const places p = find_places(&c);
     int *list = LS_NEW_ARRAY(arena, int, c.forward + 1), *cuts = LS_NEW_ARRAY(arena, int, chunks);
@@ -303,7 +349,7 @@ ls_status ls_mark_boundaries(const ls_graph *g, const ls_target *target, ls_aren
     ls_graph *marked = ls_arena_copy(arena, g, sizeof *g);
     marked->tensors = ls_arena_copy(arena, g->tensors, sizeof *g->tensors * (size_t)g->n_tensors);
     for (int i = 0; i + 1 < chunks; i++) marked->tensors[p.one[cuts[i]].id].boundary = true;
-    *out = marked;
+    job->graph = marked;
     return ls_ok();
 }
 
@@ -311,20 +357,22 @@ ls_status ls_mark_boundaries(const ls_graph *g, const ls_target *target, ls_aren
 static bool *find_cuts(const cutting *c) {
     const places p = find_places(c);
     bool *cut = LS_NEW_ARRAY(c->arena, bool, c->forward + 1), *done = LS_NEW_ARRAY(c->arena, bool, c->g->n_tensors);
-    for (int n = 1; n < c->forward; n++) {
+    for (int n = c->first + 1; n < c->forward; n++) {
         cut[n] = p.crossing[n] == 1 && c->g->tensors[p.one[n].id].boundary && !done[p.one[n].id];
         done[p.one[n].id] |= cut[n];
     }
     return cut;
 }
 
-void ls_cut_graph(const ls_graph *g, ls_arena *arena, ls_graph_chunks *out) {
-    cutting c = begin(g, 1, arena);
+void ls_cut_graph(const ls_job *job, ls_arena *arena, ls_graph_chunks *out) {
+    cutting c = begin(job, 1, arena);
     const bool *cut = find_cuts(&c);
-    for (int n = 0; n < c.forward; n++) {
+    for (int n = c.first; n < c.forward; n++) {
         c.chunks += cut[n];
         c.node[n] = c.free[n] ? LS_ANY_CHUNK : c.chunks - 1;
     }
-    place_backward(&c);
+    const int *by = find_readers(&c);
+    place_prefill(&c, by);
+    place_backward(&c, by);
     *out = (ls_graph_chunks){c.chunks, c.node, find_weights(&c)};
 }

@@ -74,15 +74,17 @@ enum { LS_ANY_CHUNK = -1 };
 /* How many chunks the target asks for: 1 where it has one stage. */
 int ls_pipeline_chunks(const ls_target *target);
 /*
- * The graph, in the arena, with the boundaries of the target's chunks: between its forward nodes, where one tensor
- * alone goes from what is in front to what is behind, so that the largest chunk takes least, forward and backward. The
- * same graph for one chunk. LS_UNSUPPORTED: it has too few such places; the error names what crosses where it might
- * have been cut.
+ * The job's graph becomes one, in the arena, with the boundaries of the target's chunks: between its forward nodes,
+ * where one tensor alone goes from what is in front to what is behind, so that the largest chunk takes least, forward
+ * and backward; of a job that continues a sequence, between those for one token. The same graph for one chunk.
+ * LS_UNSUPPORTED: it has too few such places; the error names what crosses where it might have been cut.
  */
-LS_MUST_USE ls_status ls_mark_boundaries(const ls_graph *graph, const ls_target *target, ls_arena *arena,
-                                         const ls_graph **out);
-/* The chunks of a graph that has boundaries; nodes of the backward pass follow what they differentiate. */
-void ls_cut_graph(const ls_graph *graph, ls_arena *arena, ls_graph_chunks *out);
+LS_MUST_USE ls_status ls_mark_boundaries(ls_job *job, const ls_target *target, ls_arena *arena);
+/*
+ * The chunks of a graph that has boundaries; nodes of the backward pass follow what they differentiate, those of a
+ * prefill the nodes that read the same parameters for one token.
+ */
+void ls_cut_graph(const ls_job *job, ls_arena *arena, ls_graph_chunks *out);
 
 /* --- durations (durations.c) -------------------------------------------------------------------------------------- */
 

@@ -53,7 +53,7 @@ typedef struct unrolling {
     int before_now;                   /* of the node that is added: as ls_node_slots.before */
 
     int *common; /* by old tensor: the new one of all micro-batches; 0: each has its own */
-    int **input; /* by micro-batch and old tensor: inputs, and what the host fetches */
+    int **input; /* by micro-batch and old tensor: inputs, and what the host fetches here */
     int **value; /* of the program at work, by micro-batch and old tensor; 0: it is not there yet */
     int *shared; /* of the program at work, by old tensor: parameters of other stages, and their gradients */
     int **moved; /* of the program at work, by micro-batch and old node: the new one */
@@ -100,16 +100,12 @@ static const ls_tensor_info *storage_of(const unrolling *u, ls_tensor t) {
     return ls_graph_tensor(u->from, ls_graph_tensor(u->from, t)->storage);
 }
 
-static bool has_batch(const ls_tensor_info *info) { return ls_shape_has_factor(&info->shape, LS_FACTOR_BATCH); }
-
-/* Parameters, sums, and inputs that all micro-batches have in common; then the inputs of each. */
+/* Parameters and sums, which all micro-batches have in common; then the inputs of each. */
 static void copy_leaves(unrolling *u) {
     const ls_graph *g = u->from;
     for (int t = 0; t < g->n_tensors; t++) {
         ls_tensor_info info = g->tensors[t];
-        const bool shared = t == 0 || info.role == LS_ROLE_PARAMETER || info.role == LS_ROLE_ACCUMULATOR ||
-                            (info.role == LS_ROLE_INPUT && !has_batch(&info));
-        if (!shared) continue;
+        if (t != 0 && info.role != LS_ROLE_PARAMETER && info.role != LS_ROLE_ACCUMULATOR) continue;
         info.elsewhere = info.role == LS_ROLE_PARAMETER && u->owner[t] != u->stage;
         u->common[t] = push_tensor(u, t, &info).id;
     }
@@ -122,8 +118,9 @@ static void copy_leaves(unrolling *u) {
         for (int t = 1; t < g->n_tensors; t++) {
             ls_tensor_info info = g->tensors[t];
             char name[LS_MICRO_NAME];
-            if (info.role != LS_ROLE_INPUT || u->common[t] != 0) continue;
+            if (info.role != LS_ROLE_INPUT) continue;
             info.name = ls_arena_strdup(u->arena, ls_micro_name(info.name, j, name));
+            info.slice = j % u->slices;
             u->input[j][t] = push_tensor(u, t, &info).id;
         }
     }
@@ -209,6 +206,9 @@ static ls_status find_crossings(unrolling *u) {
                 continue;
             }
             if (from < 0 || stage_of(u, from) == stage_of(u, chunk)) continue;
+            if (info->producer < u->row->first_node)
+                return ls_error(LS_UNSUPPORTED, "a pipeline: stage %d reads \"%s\", which stage %d keeps for it",
+                                stage_of(u, chunk), info->name, stage_of(u, from));
             if (storage_of(u, g->nodes[n].in[i])->role != LS_ROLE_VALUE)
                 return ls_error(LS_UNSUPPORTED, "a pipeline: \"%s\" goes from stage %d to %d, which values alone can",
                                 info->name, stage_of(u, from), stage_of(u, chunk));
@@ -306,9 +306,9 @@ static ls_tensor tensor_of(unrolling *u, int micro, ls_tensor t) {
     int *const value = &u->value[micro][t.id];
     if (u->shared[t.id] != 0) return ls_graph_at(u->to, u->shared[t.id]);
     if (u->common[t.id] != 0) return ls_graph_at(u->to, u->common[t.id]);
-    if (u->input[micro][t.id] != 0 && ls_graph_tensor(u->from, t)->role == LS_ROLE_INPUT)
-        return ls_graph_at(u->to, u->input[micro][t.id]);
     const ls_tensor_info *info = ls_graph_tensor(u->from, t);
+    if (u->input[micro][t.id] != 0 && info->producer < u->row->first_node) /* the host's, or an earlier program's */
+        return ls_graph_at(u->to, u->input[micro][t.id]);
     if (*value == 0 && info->producer >= 0 && u->chunks.node[info->producer] == LS_ANY_CHUNK)
         emit(u, micro, info->producer);
     if (*value == 0) { /* another shape of what has arrived */
@@ -457,6 +457,15 @@ static void begin_gradients(unrolling *u) {
     }
 }
 
+/* What the host fetches though it is made of inputs alone, and no node may read it: the first stage makes it. */
+static void make_fetched(unrolling *u, int micro) {
+    for (int n = u->row->first_node; n < ls_min(u->row->end_node, u->from->n_nodes); n++) {
+        const ls_node *node = &u->from->nodes[n];
+        for (int o = 0; o < node->n_out && u->chunks.node[n] == LS_ANY_CHUNK; o++)
+            if (u->input[micro][node->out[o].id] != 0) (void)tensor_of(u, micro, node->out[o]);
+    }
+}
+
 static void take_turn(unrolling *u, int place) {
     const ls_turn *turn = &u->table.of_stage[u->stage][place];
     u->now = turn->begin + 1;
@@ -465,6 +474,7 @@ static void take_turn(unrolling *u, int place) {
     arrive(u, place);
     for (int n = u->row->first_node; n < ls_min(u->row->end_node, u->from->n_nodes); n++)
         if (u->chunks.node[n] == turn->chunk && kind_of(u, n) == turn->kind) emit(u, turn->micro, n);
+    if (turn->chunk == 0 && turn->kind == LS_TURN_FORWARD) make_fetched(u, turn->micro);
     send_of_turn(u, turn);
 }
 
@@ -504,29 +514,34 @@ static ls_status unroll_program(unrolling *u, ls_job_program *row) {
     return ls_ok();
 }
 
-/* What the host fetches of each micro-batch: one tensor for all programs that make it. */
-static void copy_fetched(unrolling *u, ls_job *job) {
+/*
+ * What the host fetches of each micro-batch: one tensor for all programs that make it. Other stages have its name
+ * alone.
+ */
+static ls_status copy_fetched(unrolling *u, ls_job *job) {
     size_t capacity = 0;
     ls_tensor *fetch = NULL;
     int n = 0;
     for (int f = 0; f < job->n_fetch; f++) {
         ls_tensor_info info = *ls_graph_tensor(u->from, job->fetch[f]);
+        if (u->slices > 1 && !ls_shape_has_factor(&info.shape, LS_FACTOR_SEQUENCE))
+            return ls_error(LS_UNSUPPORTED,
+                            "--slices %d: \"%s\" is read, which has no sequence of its own; expected whole sequences",
+                            u->slices, info.name);
         for (int j = 0; j < u->micro && info.role == LS_ROLE_VALUE; j++) {
             char name[LS_MICRO_NAME];
-            if (stage_of(u, u->chunks.node[info.producer]) != u->stage) continue;
             ls_tensor_info copy = info;
             copy.name = ls_arena_strdup(u->arena, ls_micro_name(info.name, j, name));
-            u->input[j][job->fetch[f].id] = push_tensor(u, job->fetch[f].id, &copy).id;
-            *LS_PUSH(u->arena, fetch, n, capacity) = ls_graph_at(u->to, u->input[j][job->fetch[f].id]);
+            copy.slice = j % u->slices;
+            copy.elsewhere = stage_of(u, (int)ls_max(0, u->chunks.node[info.producer])) != u->stage;
+            const ls_tensor made = push_tensor(u, job->fetch[f].id, &copy);
+            if (!copy.elsewhere) u->input[j][job->fetch[f].id] = made.id;
+            *LS_PUSH(u->arena, fetch, n, capacity) = made;
         }
     }
     job->fetch = fetch;
     job->n_fetch = n;
-}
-
-const char *ls_micro_name(const char *name, int micro, char out[LS_MICRO_NAME]) {
-    ls_print(out, LS_MICRO_NAME, micro > 0 ? "%s.%d" : "%s", name, micro);
-    return out;
+    return ls_ok();
 }
 
 ls_status ls_unroll(ls_job *job, const ls_target *target, ls_arena *arena, ls_sharding *sharding) {
@@ -545,7 +560,7 @@ ls_status ls_unroll(ls_job *job, const ls_target *target, ls_arena *arena, ls_sh
     if (target->saving.offload > 0)
         return ls_error(LS_UNSUPPORTED,
                         "--offload of results, on a mesh with pp; expected none or optimizer (what it keeps)");
-    ls_cut_graph(g, arena, &u.chunks);
+    ls_cut_graph(job, arena, &u.chunks);
     LS_ASSERT(u.chunks.chunks == ls_pipeline_chunks(target));
     LS_TRY(ls_durations_rates(target, g->dtype, &u.rates));
     find_owners(&u);
@@ -555,7 +570,7 @@ ls_status ls_unroll(ls_job *job, const ls_target *target, ls_arena *arena, ls_sh
     u.moved = LS_NEW_ARRAY(arena, int *, u.micro);
     copy_leaves(&u);
     ls_job made = *job;
-    copy_fetched(&u, &made);
+    LS_TRY(copy_fetched(&u, &made));
     u.to->forward_nodes = 0;
     ls_job_program *list = ls_arena_copy(arena, job->programs.list, sizeof *list * (size_t)job->programs.n);
     for (int p = 0; p < job->programs.n; p++) {
