@@ -59,10 +59,11 @@ static void write_spread(const ls_training *t, ls_json_writer *w) {
 }
 
 static void write_memory(const ls_training *t, ls_json_writer *w) {
-    ls_json_open_array(w, "predicted_bytes"); /* of the ranks that share the first sequence */
+    ls_json_open_array(w, "predicted_bytes"); /* of the ranks that share the first sequence, in each stage */
     const ls_mesh *mesh = &ls_session_plan(t->session)->target.mesh;
-    for (int i = 0; i < ls_mesh_sequence_ranks(mesh); i++) {
-        const ls_rank_bytes *b = ls_session_bytes(t->session, ls_mesh_sequence_rank(mesh, i));
+    const ls_team team = ls_mesh_team(mesh, ls_mesh_axes(mesh, LS_AXIS_SEQUENCE) | ls_mesh_axes(mesh, LS_AXIS_STAGE));
+    for (int i = 0; i < ls_team_size(&team); i++) {
+        const ls_rank_bytes *b = ls_session_bytes(t->session, ls_team_member(&team, 0, i));
         ls_json_open_object(w, NULL);
         ls_json_put_int(w, "private", b->space[LS_PRIVATE]);
         ls_json_put_int(w, "symmetric", b->space[LS_SYMMETRIC]);

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { COVERING_AXES = 12 }; /* at most */
+enum { COVERING_AXES = 13 }; /* at most */
 
 typedef struct covering_row {
     int at[COVERING_AXES]; /* by axis, a value from 0 */

@@ -6,7 +6,7 @@
  * long_matrix.c all of it, and in parts the product.
  *
  * A second covering set is of meshes with stages of a pipeline, within which there are few of these places: how many
- * stages, the schedule and up to eight micro-batches are its axes, too (long_matrix_stages.c).
+ * stages, the schedule, up to eight micro-batches and slices of sequences are its axes, too (long_matrix_stages.c).
  *
  * The error of a gradient is |g - g*| / max(|g*|, 1e-3 of the norm of its kind over the layers): see network_error.
  * Bounds: f64 1e-12, for parameters too; f32 and bf16 twice the error of one rank under any instruction set
@@ -39,6 +39,7 @@ enum {
     MATRIX_OPTIMIZER,
     MATRIX_PLAIN_AXES, /* of meshes without stages */
     MATRIX_STAGES = MATRIX_PLAIN_AXES,
+    MATRIX_SLICES,
     MATRIX_AXES
 };
 

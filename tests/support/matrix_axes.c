@@ -188,10 +188,44 @@ static int chunks_of(int i, const ls_pipeline_schedule **schedule) {
     return chunks;
 }
 
-/* Whether micro-batches come in sets of as many as there are stages. */
+/* Interleaved stages take micro-batches in sets of as many as there are stages. */
 static bool micro_fits(int micro, int i) {
     const ls_pipeline_schedule *schedule;
     return chunks_of(i, &schedule) <= 1 || micro % stages[i].pp == 0;
+}
+
+/* --- slices ------------------------------------------------------------------------------------------------------- */
+
+static const int slices[] = {1, 2, 3, 4};
+enum { SLICED_LENGTH = 1 /* of models, whose tokens the numbers of slices divide */ };
+
+/* Whether keys come to the queries. */
+static bool keys_travel(const place *p) {
+    return strcmp(p->strategy, "tokenring") != 0 && strcmp(p->strategy, "decode") != 0;
+}
+
+/* Whether no token sees one of a later slice. */
+static bool looks_back(int m, int n) {
+    const int64_t S = lengths[SLICED_LENGTH], each = S / n;
+    bool back = true;
+    for (int64_t i = 0; i < S && m > 0; i++) {
+        ls_span seen[LS_MASK_SPANS];
+        const int spans = ls_mask_spans(&mask_of[m][SLICED_LENGTH], S, i, seen);
+        for (int k = 0; k < spans; k++) back &= seen[k].lo == seen[k].hi || seen[k].hi <= (i / each + 1) * each;
+    }
+    return back;
+}
+
+static bool layout_is_sliced(int layout) { return layout != LS_LAYOUT_DOCUMENTS && layout != LS_LAYOUT_BALANCED; }
+
+/* Whether what is cut into so many slices may be value i of the axis. */
+static bool goes_with_slices(int axis, int i, int n) {
+    if (n == 1) return true;
+    return axis == MATRIX_LENGTH   ? i == SLICED_LENGTH
+           : axis == MATRIX_MASK   ? looks_back(i, n)
+           : axis == MATRIX_LAYOUT ? layout_is_sliced(i)
+           : axis == MATRIX_PLACE  ? keys_travel(&places[i])
+                                   : true;
 }
 
 static bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
@@ -216,7 +250,7 @@ static owner owner_of(int axis, int i) {
     const bool large = axis == MATRIX_PLACE && (places[i].dp > GRAPH_B || !applies(&places[i], GRAPH_HEADS));
     if (axis == MATRIX_NETWORK) return networks[i].loss != NULL ? GRAPHS : MODELS;
     if (axis == MATRIX_HEADS) return i == 0 ? GRAPHS : MODELS;
-    return large || (axis == MATRIX_LENGTH && i > 0) ? MODELS : ANY;
+    return large || (axis == MATRIX_LENGTH && i > 0) || (axis == MATRIX_SLICES && slices[i] > 1) ? MODELS : ANY;
 }
 
 static bool layout_fits(int n, int layout) {
@@ -235,6 +269,7 @@ static bool allowed(const void *context, int a, int i, int b, int j) {
     if (staged && !(goes_with_stages(a, i) && goes_with_stages(b, j))) return false;
     if (a == MATRIX_PLACE && b == MATRIX_STAGES) return ls_mesh_ranks(&places[i].mesh) * stages[j].pp <= RANKS;
     if (a == MATRIX_MICRO && b == MATRIX_STAGES) return micro_fits(micros[i], j);
+    if (b == MATRIX_SLICES && !goes_with_slices(a, i, slices[j])) return false;
     const owner x = owner_of(a, i), y = owner_of(b, j);
     if (x != ANY && y != ANY && x != y) return false;
     if (a == MATRIX_NETWORK && b == MATRIX_LAYOUT) return layout_fits(i, j);
@@ -265,7 +300,8 @@ const covering_axes *matrix_axes(matrix_set set) {
                                    [MATRIX_LAYOUT] = LS_LAYOUTS,
                                    [MATRIX_SAVING] = LS_COUNT(savings),
                                    [MATRIX_TRANSFERS] = TRANSFER_WAYS,
-                                   [MATRIX_STAGES] = LS_COUNT(stages)};
+                                   [MATRIX_STAGES] = LS_COUNT(stages),
+                                   [MATRIX_SLICES] = LS_COUNT(slices)};
     *axes = (covering_axes){.n = set == MATRIX_PLAIN ? MATRIX_PLAIN_AXES : MATRIX_AXES,
                             .allowed = allowed,
                             .context = &sets[set],
@@ -364,6 +400,7 @@ ls_target matrix_target(const matrix_case *c) {
                         .threads = 1,
                         .shard = &ls_shard_modes[at[MATRIX_SHARD]],
                         .saving = savings[at[MATRIX_SAVING]].saving};
+    target.slices = slices[at[MATRIX_SLICES]];
     target.stage_chunks = chunks_of(at[MATRIX_STAGES], &target.schedule);
     transfer_way_set(&transfer_ways[at[MATRIX_TRANSFERS]], &target);
     return target;
@@ -379,12 +416,12 @@ void matrix_say(const matrix_case *c, char *out, size_t room) {
     const char *mask = masks[at[MATRIX_MASK]], *pipeline = stages[at[MATRIX_STAGES]].pipeline;
     snprintf(
         out, room,
-        "%s, heads %d/%d, S %lld, pp %d %s, %s of dp %d ring %d ulysses %d tp %d, shard %s, %d micro-batches, mask %s, %s, saved: "
+        "%s, heads %d/%d, S %lld, pp %d %s, %s of dp %d ring %d ulysses %d tp %d, shard %s, %d micro-batches of %d slices, mask %s, %s, saved: "
         "%s, %s, %s",
         networks[at[MATRIX_NETWORK]].name, heads[at[MATRIX_HEADS]].q, heads[at[MATRIX_HEADS]].kv,
         (long long)lengths[at[MATRIX_LENGTH]], stages[at[MATRIX_STAGES]].pp, pipeline != NULL ? pipeline : "",
         p->strategy, p->dp, p->ring, p->ulysses, p->tp, ls_shard_modes[at[MATRIX_SHARD]].name, matrix_micro(c),
-        mask[0] == 0 ? "its own" : mask, ls_layout_name((ls_layout_kind)at[MATRIX_LAYOUT]),
+        slices[at[MATRIX_SLICES]], mask[0] == 0 ? "its own" : mask, ls_layout_name((ls_layout_kind)at[MATRIX_LAYOUT]),
         savings[at[MATRIX_SAVING]].name, transfer_ways[at[MATRIX_TRANSFERS]].name,
         ls_optimizer_at(at[MATRIX_OPTIMIZER])->name);
 }

@@ -13,7 +13,7 @@
 #include "run/interpret.h"
 #include "spread.h"
 
-enum { MOST_INPUTS = 64 };
+enum { MOST_INPUTS = 256 };
 /* Of AdamW: large, so that a gradient of zero but for rounding makes no step. */
 static const double epsilon = 1e-3;
 

@@ -84,35 +84,42 @@ static const char *make_documents(void **state) {
     return scratch_path(state, "documents");
 }
 
-static void check_mapped(void **state, const char *pack, const char *shard, const char *offload) {
+typedef struct mapped_job {
+    const char *pack, *shard, *offload, *mesh, *pipeline; /* mesh: NULL where Longspan chooses; else with stages */
+} mapped_job;
+
+static void check_mapped(void **state, mapped_job job) {
     enum { RANKS = 3 };
-    char name[40];
-    snprintf(name, sizeof name, "%s-%s-%s", pack, shard, offload);
+    char name[80];
+    snprintf(name, sizeof name, "%s-%s-%s-%s", job.pack, job.shard, job.offload, job.mesh != NULL ? job.pipeline : "");
     run_paths *p = make_paths(state, name);
     ls_train_options options = tiny_options(p->model, p->data, p->out);
     const char *documents = make_documents(state);
     options.data = &documents;
-    options.pack = pack;
+    options.pack = job.pack;
     options.spread.ranks = RANKS;
-    options.spread.shard = shard;
-    options.spread.offload = offload;
+    options.spread.shard = job.shard;
+    options.spread.offload = job.offload;
+    options.spread.mesh = job.mesh;
+    options.spread.pipeline = job.pipeline;
     options.steps = 100000;
     child_run run = start_run(&options, NULL);
     wait_for_step(&run, p->out, 3);
     ls_json *predicted = read_run(p->out);
-    int64_t heaps = 0;
+    int64_t heaps = 0, differ = 0;
     for (int r = 0; r < RANKS; r++) {
         const pid_t pid = rank_process(run.pid, r);
         assert_true(pid > 0);
         const int64_t expected = round_page(number(rank_bytes(predicted, r), "private")),
                       host = round_page(number(rank_bytes(predicted, r), "host"));
         const int64_t named = mapped_as(pid, "[anon:longspan]");
-        assert_int_equal(host > 0, strcmp(offload, "none") != 0);
+        assert_int_equal(host > 0, strcmp(job.offload, "none") != 0);
         if (named != 0) assert_int_equal(named, expected + host);
         /* The system may show two arenas that follow each other as one mapping. */
         assert_true(maps_exactly(pid, expected) || maps_exactly(pid, expected + host));
         assert_false(maps_exactly(pid, expected + host + sysconf(_SC_PAGESIZE)));
         heaps += number(rank_bytes(predicted, r), "symmetric");
+        differ += number(rank_bytes(predicted, r), "symmetric") != number(rank_bytes(predicted, 0), "symmetric");
     }
     /*
      * One mapping holds all heaps, each with the inbox of host collectives and rounded to pages, and a board of
@@ -122,6 +129,7 @@ static void check_mapped(void **state, const char *pack, const char *shard, cons
     const int64_t shared = mapped_as(rank_process(run.pid, 0), "longspan-heap");
     assert_true(shared >= heaps);
     assert_true(shared <= heaps + RANKS * (inbox + 2 * 4096) + 32768);
+    assert_int_equal(differ > 0, job.mesh != NULL); /* stages have other heaps each */
     ls_json_free(predicted);
     (void)kill(run.pid, SIGKILL);
     (void)end_run(&run, NULL);
@@ -131,10 +139,15 @@ static void check_mapped(void **state, const char *pack, const char *shard, cons
 static void predicted_is_mapped(void **state) {
     if (sanitized_by("thread") || without_maps()) skip(); /* ranks share one process there */
     static const char *const packs[] = {"join", "best", "stream"};
-    for (size_t i = 0; i < LS_COUNT(packs); i++) check_mapped(state, packs[i], "optimizer", "none");
+    for (size_t i = 0; i < LS_COUNT(packs); i++)
+        check_mapped(state, (mapped_job){packs[i], "optimizer", "none", NULL, NULL});
     static const char *const modes[] = {"none", "gradients", "parameters"};
-    for (size_t i = 0; i < LS_COUNT(modes); i++) check_mapped(state, "join", modes[i], "none");
-    check_mapped(state, "join", "optimizer", "all");
+    for (size_t i = 0; i < LS_COUNT(modes); i++)
+        check_mapped(state, (mapped_job){"join", modes[i], "none", NULL, NULL});
+    check_mapped(state, (mapped_job){"join", "optimizer", "all", NULL, NULL});
+    static const char *const pipelines[] = {"1f1b", "zero-bubble"};
+    for (size_t i = 0; i < LS_COUNT(pipelines); i++)
+        check_mapped(state, (mapped_job){"join", "none", "none", "pp=3", pipelines[i]});
 }
 
 /* Large enough that the arenas dominate the memory of the process. */
