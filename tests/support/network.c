@@ -239,7 +239,7 @@ ls_status network_under_chaos(const network *n, const ls_target *target, int see
         under.transport = transport;
         status = network_solve(&under, target, LS_F64, LS_F64, &wild);
         if (status.code != LS_OK) break;
-        const size_t bytes = sizeof(double) * (size_t)calm.image->flat_elements;
+        const size_t bytes = sizeof(double) * (size_t)calm.image->whole_elements;
         if (wild.loss != calm.loss || memcmp(wild.gradient, calm.gradient, bytes) != 0)
             status = ls_error(LS_INVALID, "%s: loss or gradients have other bits under %s", n->name, transport);
         network_free(&wild);
