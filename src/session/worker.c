@@ -299,7 +299,8 @@ static ls_status read_elements(void *context, const ls_flat *flat, int64_t whole
 
 /* Collective: the whole of it, from a tensor of the flat space, to each rank whose `out` is not NULL. */
 static ls_status gather_flat(const ls_rank *rank, const char *name, ls_dtype dtype, const ls_flat *flat, double *out) {
-    read_flat r = {dtype, out};
+    read_flat r = {.dtype = dtype};
+    r.out = out;
     return ls_rank_gather_flat(rank, name, dtype, flat, true, out != NULL ? read_elements : NULL, &r);
 }
 

@@ -99,11 +99,12 @@ class Program(unittest.TestCase):
         with longspan.compile(TINY, {"input_ids": ids}, optimizer=None) as model:
             self.assertAlmostEqual(model.step({"input_ids": ids}), losses[0], places=6)
             self.assertEqual(set(model.gradients), set(state))
-            with longspan.compile(TINY, {"input_ids": ids}, optimizer=None, accumulate=2) as parts:
-                for _ in range(2):
-                    self.assertAlmostEqual(parts.step({"input_ids": ids}), losses[0], places=6)
-                    for name, gradient in parts.gradients.items():
-                        numpy.testing.assert_allclose(gradient, model.gradients[name], rtol=1e-4, atol=1e-6)
+            for spread in {"ranks": 1}, {"mesh": "pp=2"}:
+                with longspan.compile(TINY, {"input_ids": ids}, optimizer=None, accumulate=2, **spread) as parts:
+                    for _ in range(2):
+                        self.assertAlmostEqual(parts.step({"input_ids": ids}), losses[0], places=6)
+                        for name, gradient in parts.gradients.items():
+                            numpy.testing.assert_allclose(gradient, model.gradients[name], rtol=1e-4, atol=1e-6)
             with self.assertRaisesRegex(longspan.Failed, r"shape is \[2,10\], expected \[2,20\]"):
                 model.step({"input_ids": ids[:, :10]})
 
@@ -145,8 +146,10 @@ class Program(unittest.TestCase):
         parts = [{"input_ids": generator.integers(0, 250, (2, 20))} for _ in range(3)]
         whole = {"input_ids": numpy.concatenate([part["input_ids"] for part in parts])}
         losses = []
-        for accumulate, batch in ((1, whole), (3, whole), (3, parts)):
-            with longspan.compile(TINY, whole, ranks=2, optimizer="sgd", dtype="f64", lr=1e-2, accumulate=accumulate) as model:
+        stages = {"mesh": "pp=2", "pipeline": "zero-bubble"}
+        for accumulate, batch, spread in ((1, whole, {"ranks": 2}), (3, whole, {"mesh": "ring=2"}), (3, parts, {"mesh": "ring=2"}),
+                                          (1, whole, stages), (3, parts, stages), (3, whole, {"mesh": "pp=2,ring=2", "shard": "parameters"})):
+            with longspan.compile(TINY, whole, optimizer="sgd", dtype="f64", lr=1e-2, accumulate=accumulate, **spread) as model:
                 losses.append([model.step(batch) for _ in range(3)])
         for others in losses[1:]:
             numpy.testing.assert_allclose(others, losses[0], rtol=1e-12)
