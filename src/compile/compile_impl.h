@@ -323,6 +323,8 @@ int64_t ls_most_elements(const ls_builder *b, ls_tensor t);
 ls_operand ls_lower_place(ls_builder *b, ls_buffer_kind kind, ls_tensor storage);
 /* The tensor as an operand, of the tile at work its tokens; values that lie nowhere yet get a buffer. */
 ls_operand ls_lower_tensor(ls_builder *b, ls_tensor t);
+/* The same of what a node changes for later programs, which fails where that is a copy. */
+ls_operand ls_lower_kept(ls_builder *b, const ls_node *node, int input);
 /* Says that the tensor lies there (dense), instead of in a buffer of its own. */
 void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand);
 
@@ -354,12 +356,10 @@ bool ls_job_fetches(const ls_job *job, ls_tensor storage);
  * rank keeps only its shard of the sums.
  */
 bool ls_program_reduces(const ls_builder *b, const ls_job_program *row);
-/* --- slices of sequences (pipeline/slice.c) ------------------------------------------------------------------------
- */
+/* --- slices of sequences (pipeline/slice.c) ----------------------------------------------------------------------- */
 
-/* Into how many parts sequences are cut: 1 where they are whole. */
+/* Into how many parts sequences are cut, 1 where they are whole; LS_USAGE where those of S tokens cannot be cut so. */
 int ls_target_slices(const ls_target *target);
-/* LS_USAGE where sequences of S tokens cannot be cut so on the target's mesh. */
 LS_MUST_USE ls_status ls_slices_check(const ls_target *target, int64_t S);
 
 /* --- the flat space (packing.c) ----------------------------------------------------------------------------------- */

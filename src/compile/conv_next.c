@@ -15,7 +15,7 @@ static void move_up(ls_builder *b, ls_operand rows) {
 
 static void lower(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
-    const ls_operand rows = ls_lower_tensor(b, node->in[LS_CONV_NEXT_ROWS]), y = ls_lower_tensor(b, node->out[0]);
+    const ls_operand rows = ls_lower_kept(b, node, LS_CONV_NEXT_ROWS), y = ls_lower_tensor(b, node->out[0]);
     const int64_t none[] = {1, 1, 0};
     move_up(b, rows);
     ls_build_copy(b, ls_lower_tensor(b, node->in[LS_CONV_NEXT_X]), rows_of(rows, rows.view.size[1] - 1, 1));

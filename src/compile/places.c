@@ -30,6 +30,17 @@ ls_operand ls_lower_tensor(ls_builder *b, ls_tensor t) {
     return ls_tile_view(b, t, at_storage(b, t));
 }
 
+ls_operand ls_lower_kept(ls_builder *b, const ls_node *node, int input) {
+    const ls_operand at = ls_lower_tensor(b, node->in[input]);
+    if (b->image->buffers[at.buffer].program >= 0)
+        ls_build_fail(b,
+                      ls_error(LS_UNSUPPORTED,
+                               "op %s changes \"%s\", which the ranks along tp do not share as it needs it; expected "
+                               "a mesh with another tp",
+                               node->op->name, ls_graph_tensor(b->job->graph, node->in[input])->name));
+    return at;
+}
+
 void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand) {
     const ls_tensor storage = ls_graph_tensor(b->job->graph, t)->storage;
     LS_ASSERT(storage.id == t.id);

@@ -86,12 +86,13 @@ typedef struct play {
 /* By name and place, so that a parameter is the same in both graphs. */
 static void fill_parameters(ls_executor *executor) {
     const ls_image *image = ls_executor_image(executor);
-    double *flat = copy_of_tensor(executor, LS_BIND_PARAMETERS);
+    double *whole = calloc((size_t)image->whole_elements, sizeof *whole);
     for (int i = 0; i < image->n_flats; i++)
-        for (int64_t e = 0; e < image->flats[i].count; e++)
-            flat[image->flats[i].start + e] = 0.4 * ls_rng_normal(5, ls_rng_stream(image->flats[i].name), (uint64_t)e);
-    write_tensor(executor, LS_BIND_PARAMETERS, image->flat_elements, flat);
-    free(flat);
+        for (int64_t e = 0; e < image->flats[i].whole_count; e++)
+            whole[image->flats[i].whole_start + e] =
+                0.4 * ls_rng_normal(5, ls_rng_stream(image->flats[i].name), (uint64_t)e);
+    assert_ok(ls_executor_scatter(executor, ls_image_find(image, LS_BIND_PARAMETERS), whole));
+    free(whole);
 }
 
 static void put_number(ls_executor *executor, const char *name, int value) {
@@ -199,16 +200,18 @@ static void expect_logits(play *p, ls_graph *whole, ls_tensor logits) {
 }
 
 static const struct way {
-    int ring, ulysses;
+    int ring, ulysses; /* 0, 0: the mesh is tp=2 */
     const char *strategy;
     ls_layout_kind layout;
 } ways[] = {{1, 1, "local", LS_LAYOUT_CONTIGUOUS}, {2, 1, "ring", LS_LAYOUT_CONTIGUOUS},
             {3, 1, "ring", LS_LAYOUT_ZIGZAG},      {4, 1, "gather", LS_LAYOUT_STRIPED},
             {1, 2, "ulysses", LS_LAYOUT_ZIGZAG},   {3, 2, "usp", LS_LAYOUT_CONTIGUOUS},
-            {2, 1, "decode", LS_LAYOUT_BALANCED},  {3, 1, "tokenring", LS_LAYOUT_STRIPED}};
+            {2, 1, "decode", LS_LAYOUT_BALANCED},  {3, 1, "tokenring", LS_LAYOUT_STRIPED},
+            {0, 0, "local", LS_LAYOUT_CONTIGUOUS}};
 
 static void decode_one_way(play *p, const char *name, const struct way *way, int prompt) {
-    p->target = target_of(way->ring, way->ulysses, way->strategy, way->layout);
+    p->target = target_of(ls_max(way->ring, 1), ls_max(way->ulysses, 1), way->strategy, way->layout);
+    if (way->ring == 0) assert_ok(ls_mesh_parse("tp=2", &p->target.mesh));
     p->prompt = prompt;
     p->checked = 0;
     memset(p->worst, 0, sizeof p->worst);

@@ -87,22 +87,26 @@ static ls_operand my_positions(ls_builder *b, int64_t held) {
 static void lower(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     ls_operand in[LS_NODE_INPUTS] = {{0}};
-    for (int i = 0; i < node->n_in; i++) in[i] = ls_lower_tensor(b, node->in[i]);
+    for (int i = 0; i < node->n_in; i++)
+        in[i] = ls_op_writes_input(node->op, i) ? ls_lower_kept(b, node, i) : ls_lower_tensor(b, node->in[i]);
     const int64_t Hq = in[LS_CACHED_Q].view.size[2], D = in[LS_CACHED_Q].view.size[3];
-    const int64_t held = in[LS_CACHED_KEYS].view.size[1], Hkv = in[LS_CACHED_KEYS].view.size[2];
-    LS_ASSERT(Hkv > 0);
+    const int64_t held = in[LS_CACHED_KEYS].view.size[1];
+    const ls_head_question heads = {b->job->graph, b->sharding, &b->target->mesh, node->in[LS_CACHED_Q],
+                                    node->in[LS_CACHED_KEYS]};
+    ls_site site = {.params = *(const ls_attention_params *)node->params};
+    ls_deal_heads(&heads, b->target->rank, b->image->arena, &site);
     const ls_operand kpos = my_positions(b, held);
     write_cache(b, in[LS_CACHED_K], in[LS_CACHED_PLACE], kpos, in[LS_CACHED_KEYS]);
     write_cache(b, in[LS_CACHED_V], in[LS_CACHED_PLACE], kpos, in[LS_CACHED_VALUES]);
     const partial mine = make_partial(b, "part", Hq, D);
-    ls_attention_call call = {.params = *(const ls_attention_params *)node->params,
+    ls_attention_call call = {.params = site.params,
                               .q = in[LS_CACHED_Q],
-                              .k = in[LS_CACHED_KEYS],
-                              .v = in[LS_CACHED_VALUES],
+                              .k = ls_site_kv(b, &site, in[LS_CACHED_KEYS]),
+                              .v = ls_site_kv(b, &site, in[LS_CACHED_VALUES]),
                               .spans = in[LS_CACHED_SPANS],
                               .positions = kpos,
                               .area = {.pairs = (double)held, .queries = 1}};
-    call.params.group = (int)(Hq / Hkv);
+    call.params.first_q = (int)site.skipped; /* of all heads of the share, whatever ranks deal out elsewhere */
     ls_build_attention(b, &call, mine.o, mine.lse);
     const partial all = exchange(b, &mine, Hq, D);
     if (node->n_in > LS_CACHED_SINK)

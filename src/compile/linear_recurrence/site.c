@@ -113,7 +113,7 @@ static void lower_next(ls_builder *b, const ls_program_node *at) {
     const int first = LS_LINEAR_NEXT_INPUTS;
     ls_linear_site s = make_site(b, node, first, first + LS_LINEAR_OPTIONS);
     s.tensors.o = ls_lower_tensor(b, node->out[0]);
-    ls_linear_forward(b, &s, &s.tensors, 0, 1, ls_lower_tensor(b, node->in[LS_LINEAR_NEXT_STATE]));
+    ls_linear_forward(b, &s, &s.tensors, 0, 1, ls_lower_kept(b, node, LS_LINEAR_NEXT_STATE));
 }
 
 /* Which runs stand in front of a rank's depends on where these begin. */

@@ -41,13 +41,30 @@ static void find_kept(const ls_graph *g, ls_arena *arena, ls_shared_features *f)
     }
 }
 
+/*
+ * Whether some node changes what all tokens have where it lies, as a cache is: then nobody may have a copy of it that
+ * is spread otherwise.
+ */
+static bool changes_tokens(const ls_graph *g) {
+    bool changes = false;
+    for (int n = 0; n < g->n_nodes; n++) {
+        for (int i = 0; i < g->nodes[n].n_in; i++) {
+            const ls_op *op = g->nodes[n].op;
+            const ls_tensor_info *info = ls_graph_tensor(g, ls_graph_tensor(g, g->nodes[n].in[i])->storage);
+            changes |= op->reach != LS_REACH_OWN && ls_op_writes_input(op, i) && info->role == LS_ROLE_VALUE &&
+                       ls_shape_has_factor(&info->shape, LS_FACTOR_SEQUENCE);
+        }
+    }
+    return changes;
+}
+
 void ls_shared_find(const ls_graph *g, const ls_mesh *mesh, ls_arena *arena, ls_shared_features *out) {
     *out = (ls_shared_features){.ranks = ls_mesh_size(mesh, ls_mesh_axes(mesh, LS_AXIS_FEATURE))};
     if (out->ranks == 1) return;
     ls_factors_find(g, arena, &out->factors);
     find_too_few(g, arena, out);
     find_kept(g, arena, out);
-    out->tokens = has_tokens(g, mesh, out->ranks);
+    out->tokens = has_tokens(g, mesh, out->ranks) && !changes_tokens(g);
 }
 
 /* How many of a segment's outermost factors ranks share: one, or two where the first has too few elements. 0: none. */
