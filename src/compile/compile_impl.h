@@ -27,15 +27,15 @@ double ls_placements_travel(const ls_placements *from, const ls_placements *to);
 /* Whether ranks of some axis then have all of what each had a part of. */
 bool ls_placements_gather(const ls_placements *from, const ls_placements *to);
 
-/*
- * By node of the graph: its slot in epochs (ls_epoch), 1 .. last - 1. What stands in front of all nodes of a program
- * has slot 0, what stands behind them `last`, the same on all ranks. node NULL: all have slot 0.
- */
+/* When a node has its turn. What stands in front of all nodes of a program has slot 0; behind them, `last`. */
+typedef struct ls_node_slot {
+    int slot;   /* in epochs (ls_epoch), 1 .. last - 1 */
+    int micro;  /* the micro-batch, or slice of one, that it belongs to */
+    int before; /* the node that is this one for the slice before; -1: there is none */
+} ls_node_slot;
 typedef struct ls_node_slots {
-    const int *node;
-    const int *micro;  /* by node: the micro-batch, or slice of one, that it belongs to */
-    const int *before; /* by node: the node that is this one for the slice before; -1: there is none */
-    int last;
+    ls_node_slot *node; /* by node of the graph; NULL: all have slot 0 */
+    int last;           /* the same on all ranks */
 } ls_node_slots;
 
 typedef struct ls_sharding {

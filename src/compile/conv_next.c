@@ -16,7 +16,6 @@ static void move_up(ls_builder *b, ls_operand rows) {
 static void lower(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     const ls_operand rows = ls_lower_kept(b, node, LS_CONV_NEXT_ROWS), y = ls_lower_tensor(b, node->out[0]);
-    const int64_t none[] = {1, 1, 0};
     move_up(b, rows);
     ls_build_copy(b, ls_lower_tensor(b, node->in[LS_CONV_NEXT_X]), rows_of(rows, rows.view.size[1] - 1, 1));
     ls_build_kernel(b, &(ls_kernel_build){.op = node->op->name,
@@ -27,7 +26,7 @@ static void lower(ls_builder *b, const ls_program_node *at) {
                                           .flops = 2.0 * (double)ls_view_elements(&rows.view),
                                           .n_in = 3,
                                           .in = {rows, ls_lower_tensor(b, node->in[LS_CONV_NEXT_WEIGHT]),
-                                                 ls_operand_dense(rows.buffer, rows.offset, rows.view.dtype, 3, none)},
+                                                 ls_operand_nothing(y, y.view.dtype, 3)},
                                           .n_out = 1,
                                           .out = {y}});
 }

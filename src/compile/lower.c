@@ -78,7 +78,7 @@ static void begin_epoch(ls_builder *b, const ls_program_node *node, int i) {
     const bool common = node->lowering->common, behind = node->together >= b->row->end_node;
     ls_epoch epoch = {.node = i};
     if (slots->node != NULL) {
-        epoch.slot = node->together < 0 ? 0 : behind ? slots->last : slots->node[node->together];
+        epoch.slot = node->together < 0 ? 0 : behind ? slots->last : slots->node[node->together].slot;
         epoch.slot = (int)ls_max(epoch.slot, b->channels.epoch.slot);
         if (common) epoch = (ls_epoch){.slot = epoch.slot + 1, .node = -1};
     }

@@ -10,12 +10,6 @@ static ls_operand tokens_at(const ls_builder *b, ls_tensor t, ls_operand o, int6
     return dim >= 0 && b->sharding->tensor[t.id].cut[dim] != 0 ? ls_operand_slice(o, dim, from, count) : o;
 }
 
-/* What the kernel gets for an input that the node lacks: nothing of the tokens. */
-static ls_operand nothing_of(ls_operand tokens) {
-    const int64_t size[] = {tokens.view.size[0], tokens.view.size[1], 0};
-    return ls_operand_dense(tokens.buffer, tokens.offset, tokens.view.dtype, 3, size);
-}
-
 /*
  * One call of the op's kernel for each run: on input 0 with its neighbours, and on the run's part of everything else.
  */
@@ -32,7 +26,7 @@ static void call_by_runs(ls_builder *b, const ls_node *node, const ls_neighbours
     }
     for (int i = node->n_in; i < node->op->most_in; i++) {
         of[n_in] = node->in[0];
-        in[n_in++] = nothing_of(x);
+        in[n_in++] = ls_operand_nothing(x, x.view.dtype, 3);
     }
     for (int o = 0; o < node->n_out; o++) out[o] = ls_lower_tensor(b, node->out[o]);
     int64_t size[LS_MAX_DIMS];

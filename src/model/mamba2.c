@@ -60,12 +60,6 @@ static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tok
     return ls_mixers_build(config, g, tokens, positions, "backbone", mix);
 }
 
-/* Near what the library begins with: there A are 1, 2, .. and steps are between 0.001 and 0.1. */
-static const ls_weight_initial initial[] = {{.suffix = ".mixer.D", .value = 1},
-                                            {.suffix = ".mixer.dt_bias", .value = -4.6},
-                                            {.suffix = ".mixer.A_log", .least = 1, .most = 16},
-                                            {.suffix = NULL}};
-
 const ls_architecture ls_architecture_mamba2 = {
     .name = "Mamba2ForCausalLM",
     .model_type = "mamba2",
@@ -75,5 +69,5 @@ const ls_architecture ls_architecture_mamba2 = {
                 .epsilon = 1e-5,
                 .activation = ls_silu},
     .activation_field = "hidden_act",
-    .weights = initial,
+    .weights = ls_mixer_initial,
     .build = build};

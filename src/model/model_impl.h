@@ -397,6 +397,11 @@ ls_tensor ls_mixers_build(const ls_model_config *config, ls_graph *graph, ls_ten
                           const char *prefix, ls_tensor (*block)(const ls_layer *b, ls_tensor x));
 /* The mixer of Mamba-2. */
 ls_tensor ls_layer_state_space(const ls_layer *b, ls_tensor x, const char *block);
+/*
+ * Random weights of such a mixer, named "mixer": near those with which the Transformers library begins, where A are
+ * 1, 2, .. and steps are between 0.001 and 0.1.
+ */
+extern const ls_weight_initial ls_mixer_initial[];
 
 /* A model of a config.json around its architecture's logits. known: see ls_model_lengths. */
 LS_MUST_USE ls_status ls_layers_build(const ls_model *model, ls_graph *graph, const ls_model_lengths *lengths,

@@ -159,11 +159,6 @@ static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tok
     return ls_mixers_build(config, g, tokens, positions, "backbone", mix);
 }
 
-static const ls_weight_initial initial[] = {{.suffix = ".mixer.D", .value = 1},
-                                            {.suffix = ".mixer.dt_bias", .value = -4.6},
-                                            {.suffix = ".mixer.A_log", .least = 1, .most = 16},
-                                            {.suffix = NULL}};
-
 const ls_architecture ls_architecture_nemotron_h = {.name = "NemotronHForCausalLM",
                                                     .model_type = "nemotron_h",
                                                     .form = &form,
@@ -186,5 +181,5 @@ const ls_architecture ls_architecture_nemotron_h = {.name = "NemotronHForCausalL
                                                                 .epsilon = 1e-5,
                                                                 .activation = ls_relu_squared},
                                                     .activation_field = "mlp_hidden_act",
-                                                    .weights = initial,
+                                                    .weights = ls_mixer_initial,
                                                     .build = build};

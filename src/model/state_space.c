@@ -118,6 +118,11 @@ ls_tensor ls_mixers_build(const ls_model_config *config, ls_graph *g, ls_tensor 
     return ls_named(g, ls_linear_wide(g, normed, head), "logits");
 }
 
+const ls_weight_initial ls_mixer_initial[] = {{.suffix = ".mixer.D", .value = 1},
+                                              {.suffix = ".mixer.dt_bias", .value = -4.6},
+                                              {.suffix = ".mixer.A_log", .least = 1, .most = 16},
+                                              {.suffix = NULL}};
+
 ls_status ls_config_step_limits(ls_json_value root, ls_state_sizes *out) {
     static const char key[] = "time_step_limit";
     ls_json_value list, last;

@@ -512,6 +512,8 @@ ls_operand ls_operand_slice(ls_operand operand, int dim, int64_t start, int64_t 
 ls_operand ls_operand_elements(ls_operand operand, int64_t start, int64_t count);
 /* The same bytes, dense, under another shape or as part of a buffer. */
 ls_operand ls_operand_dense(int buffer, size_t offset, ls_dtype dtype, int ndim, const int64_t *size);
+/* What a kernel gets for an input that a node lacks: the first ndim - 1 sizes of `like`, and 0 elements of each. */
+ls_operand ls_operand_nothing(ls_operand like, ls_dtype dtype, int ndim);
 
 /*
  * The bytes of an operand on every rank of a class at once: those at place 0 of its teams, and how they are displaced.

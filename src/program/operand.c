@@ -23,6 +23,12 @@ ls_operand ls_operand_dense(int buffer, size_t offset, ls_dtype dtype, int ndim,
     return (ls_operand){.buffer = buffer, .offset = offset, .view = ls_view_dense(NULL, dtype, ndim, size)};
 }
 
+ls_operand ls_operand_nothing(ls_operand like, ls_dtype dtype, int ndim) {
+    int64_t size[LS_MAX_DIMS] = {0};
+    for (int d = 0; d < ndim - 1; d++) size[d] = like.view.size[d];
+    return ls_operand_dense(like.buffer, like.offset, dtype, ndim, size);
+}
+
 ls_operand ls_operand_of_peer(ls_operand operand, ls_peer peer) {
     operand.peer = peer;
     return operand;

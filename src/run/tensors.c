@@ -54,7 +54,7 @@ static bool has_own_spans(const ls_mask_binding *binding) { return binding->keys
 static ls_status write_spans(ls_executor *ex, const ls_mask_binding *binding, int64_t b, const ls_mask *mask) {
     LS_ASSERT(ls_mask_width(mask) == binding->spans.view.size[2] / 2);
     const int64_t S = ex->image->layout.S;
-    ls_mask_table(mask, S * ex->image->slices, ex->positions + binding->slice * S + binding->query_start,
+    ls_mask_table(mask, ls_image_tokens(ex->image), ex->positions + binding->slice * S + binding->query_start,
                   binding->query_count, ex->spans);
     const ls_operand rows = ls_operand_slice(binding->spans, 0, b, 1);
     return ls_executor_write(ex, &rows, ex->spans);
@@ -116,10 +116,10 @@ ls_status ls_executor_fill_tables(ls_executor *ex) {
     ls_layout_positions(&image->layout, me, ex->own_positions);
     if (image->positions.buffer < 0) return ls_ok();
     const int64_t S = image->layout.S;
-    ex->positions = LS_NEW_ARRAY(ex->memory, int32_t, image->slices * S);
+    ex->positions = LS_NEW_ARRAY(ex->memory, int32_t, ls_image_tokens(image));
     for (int p = 0; p < image->layout.P; p++)
         ls_layout_positions(&image->layout, p, ex->positions + ls_layout_start(&image->layout, p));
-    for (int64_t i = S; i < image->slices * S; i++) ex->positions[i] = (int32_t)(ex->positions[i - S] + S);
+    for (int64_t i = S; i < ls_image_tokens(image); i++) ex->positions[i] = (int32_t)(ex->positions[i - S] + S);
     LS_TRY(ls_executor_write(ex, &image->positions, ex->positions));
     int64_t most = 0;
     for (int m = 0; m < image->n_masks; m++) most = ls_max(most, spans_of(&image->masks[m]));

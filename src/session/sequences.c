@@ -2,7 +2,6 @@
 #include "session/session.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* The inputs of a sequence that a rank has: those of its layout, of each slice. NULL: there is no memory. */
 static ls_layout_run *runs_of_slices(const ls_image *image, int place, int *n_runs) {
@@ -31,9 +30,8 @@ ls_status ls_batch_make(const ls_rank *rank, int64_t B, int64_t S, ls_batch *out
     made.positions = malloc(bytes);
     made.ends = malloc((size_t)(made.rows * (S + 1)) * sizeof *made.ends);
     made.n_ends = calloc((size_t)made.rows, sizeof *made.n_ends);
-    made.slice = malloc(bytes);
     if (made.tokens == NULL || made.labels == NULL || made.positions == NULL || made.ends == NULL ||
-        made.n_ends == NULL || made.runs == NULL || made.slice == NULL) {
+        made.n_ends == NULL || made.runs == NULL) {
         ls_batch_free(&made);
         return ls_error(LS_NO_MEMORY, "no memory for %zu tokens of a micro-batch", count);
     }
@@ -48,7 +46,6 @@ void ls_batch_free(ls_batch *batch) {
     free(batch->ends);
     free(batch->n_ends);
     free(batch->runs);
-    free(batch->slice);
     *batch = (ls_batch){0};
 }
 
@@ -84,14 +81,15 @@ int64_t ls_batch_labels(const ls_batch *batch) {
 /* Of the slices of a micro-batch each its part. Nothing is written where the model has no such input. */
 static ls_status put_input(const ls_batch *batch, const char *name, int64_t micro_batch, const int32_t *values) {
     const int slices = batch->rank->image->slices;
-    const int64_t each = batch->inputs / slices;
+    const int64_t each = batch->inputs / slices; /* of a sequence */
     for (int s = 0; s < slices; s++) {
         const ls_binding *to = ls_image_find_micro(batch->rank->image, name, micro_batch, s);
         if (to == NULL) return ls_ok();
         LS_ASSERT(ls_view_elements(&to->operand.view) == batch->rows * each);
-        for (int64_t b = 0; b < batch->rows; b++)
-            memcpy(batch->slice + b * each, values + b * batch->inputs + s * each, sizeof *values * (size_t)each);
-        LS_TRY(ls_executor_write(batch->rank->executor, &to->operand, batch->slice));
+        for (int64_t b = 0; b < batch->rows; b++) {
+            const ls_operand row = ls_operand_slice(to->operand, 0, b, 1);
+            LS_TRY(ls_executor_write(batch->rank->executor, &row, values + b * batch->inputs + s * each));
+        }
     }
     return ls_ok();
 }

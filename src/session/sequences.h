@@ -23,7 +23,6 @@ typedef struct ls_batch {
     int32_t *tokens, *labels, *positions; /* [rows,inputs] */
     int32_t *ends;                        /* [rows,S+1]: bounds of documents */
     int *n_ends;                          /* [rows] */
-    int32_t *slice;                       /* [rows,inputs of a slice] */
     bool apart;                           /* some sequence holds several documents */
     int64_t bytes;                        /* read from files so far */
 } ls_batch;

@@ -29,7 +29,7 @@ static int64_t below(const int32_t *sorted, int64_t n, int32_t limit, int64_t *a
 /* m: the mask of the binding, or that met with a typical sequence of documents. */
 static ls_area count(const ls_builder *b, const ls_mask_binding *of, const ls_mask *m, int queries, int keys,
                      ls_token_range range) {
-    const int64_t S = ls_all_tokens(b), n = ls_block_tokens(b, queries);
+    const int64_t S = ls_image_tokens(b->image), n = ls_block_tokens(b, queries);
     if (range.count == S) return (ls_area){(double)ls_mask_area(m, S), (double)n};
     ls_arena *scratch = ls_arena_create();
     int32_t *q_at = ls_block_positions(b, scratch, queries, of->slice);

@@ -148,8 +148,6 @@ int64_t ls_member_start(const ls_builder *b, int member);  /* its first token wi
 int32_t *ls_block_positions(const ls_builder *b, ls_arena *scratch, int ring, int slice);
 /* Those of `count` keys that a mask is for, from that entry of the table on. */
 ls_operand ls_key_positions(const ls_builder *b, int mask, int64_t start, int64_t count);
-/* Tokens of a whole sequence, of all slices. */
-int64_t ls_all_tokens(const ls_builder *b);
 
 /* The block that is here at hop h: it started h ranks back. And an operand of one block with the sizes of another. */
 int ls_block_at(const ls_builder *b, int hop);

@@ -52,8 +52,6 @@ int64_t ls_member_start(const ls_builder *b, int member) {
     return ls_layout_start(&b->image->layout, index_of(b, member)) - ls_block_start(b, ls_ring_index(b));
 }
 
-int64_t ls_all_tokens(const ls_builder *b) { return b->image->layout.S * b->image->slices; }
-
 int32_t *ls_block_positions(const ls_builder *b, ls_arena *scratch, int ring, int slice) {
     const int U = ls_block_members(b);
     const int64_t n = ls_block_tokens(b, ring);

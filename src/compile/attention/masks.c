@@ -9,8 +9,8 @@
  * sequences hold several documents.
  */
 ls_mask_binding ls_mask_of(const ls_builder *b, int n) {
-    const ls_node_slots *slots = &b->sharding->slots;
-    const int slices = b->image->slices, at = slots->node != NULL ? slots->micro[n] : 0;
+    const ls_node_slot *slot = b->sharding->slots.node;
+    const int slices = b->image->slices, at = slot != NULL ? slot[n].micro : 0;
     return (ls_mask_binding){.mask = *ls_node_mask(&b->job->graph->nodes[n]),
                              .micro = b->job->n_documents > 0 ? at / slices : 0,
                              .slice = at % slices,
@@ -48,7 +48,7 @@ static bool sees(const ls_builder *b, const ls_mask_binding *of, int keys) {
     const int64_t S = b->image->layout.S;
     for (int64_t i = of->slice * S; i < (of->slice + 1) * S; i++) {
         ls_span seen[LS_MASK_SPANS];
-        const int n = ls_mask_spans(&of->mask, ls_all_tokens(b), i, seen);
+        const int n = ls_mask_spans(&of->mask, ls_image_tokens(b->image), i, seen);
         for (int k = 0; k < n; k++)
             if (seen[k].lo < seen[k].hi && seen[k].lo < (keys + 1) * S && seen[k].hi > keys * S) return true;
     }

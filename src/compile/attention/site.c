@@ -47,8 +47,8 @@ static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_n
     const ls_mask_binding mask = ls_mask_of(b, n);
     site->mask = ls_find_mask(b, &mask);
     for (int i = 0; i < LS_KV; i++) site->carried[i].buffer = -1;
-    const int *before = b->sharding->slots.before;
-    if (before != NULL && before[n] >= 0) site->before = b->sites->of_node[before[n]];
+    const ls_node_slot *slot = b->sharding->slots.node;
+    if (slot != NULL && slot[n].before >= 0) site->before = b->sites->of_node[slot[n].before];
     return site;
 }
 

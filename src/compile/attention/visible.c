@@ -165,7 +165,7 @@ static spans unite_spans(const ls_builder *b, ls_arena *arena, int mask, const i
     ls_span open[LS_MASK_SPANS] = {{0, 0}};
     for (int64_t i = 0; i < n; i++) {
         ls_span seen[LS_MASK_SPANS];
-        const int count = ls_mask_spans(&b->image->masks[mask].mask, ls_all_tokens(b), positions[i], seen);
+        const int count = ls_mask_spans(&b->image->masks[mask].mask, ls_image_tokens(b->image), positions[i], seen);
         for (int j = 0; j < count; j++) {
             const bool meets = seen[j].lo <= open[j].hi && open[j].lo <= seen[j].hi;
             if (!meets) add_span(arena, &s, open[j]);

@@ -11,13 +11,6 @@ static ls_operand with_elements(ls_operand o) {
     return o;
 }
 
-/* What a node does not have: nothing of it. */
-static ls_operand nothing(ls_operand like, ls_dtype dtype, int ndim) {
-    int64_t size[LS_MAX_DIMS];
-    for (int d = 0; d < ndim; d++) size[d] = d + 1 < ndim ? like.view.size[d] : 0;
-    return ls_operand_dense(like.buffer, like.offset, dtype, ndim, size);
-}
-
 /* The recurrence's inputs begin at `first` of the node's, and those that it may lack at `options`. */
 static ls_linear_site make_site(ls_builder *b, const ls_node *node, int first, int options) {
     const ls_linear_recurrence_node *p = node->params;
@@ -29,9 +22,9 @@ static ls_linear_site make_site(ls_builder *b, const ls_node *node, int first, i
     t->k = ls_lower_tensor(b, node->in[first + LS_LINEAR_K]);
     t->v = ls_lower_tensor(b, node->in[first + LS_LINEAR_V]);
     int at = options;
-    t->decay = p->has_decay ? with_elements(ls_lower_tensor(b, node->in[at++])) : nothing(t->v, G, 4);
-    t->beta = p->has_beta ? with_elements(ls_lower_tensor(b, node->in[at++])) : nothing(t->v, G, 4);
-    t->places = p->has_places ? ls_lower_tensor(b, node->in[at++]) : nothing(t->v, LS_I32, 3);
+    t->decay = p->has_decay ? with_elements(ls_lower_tensor(b, node->in[at++])) : ls_operand_nothing(t->v, G, 4);
+    t->beta = p->has_beta ? with_elements(ls_lower_tensor(b, node->in[at++])) : ls_operand_nothing(t->v, G, 4);
+    t->places = p->has_places ? ls_lower_tensor(b, node->in[at++]) : ls_operand_nothing(t->v, LS_I32, 3);
     if (p->has_places) {
         t->places.view.size[2] = t->places.view.stride[2] = 1;
         t->places.view.ndim = 3;

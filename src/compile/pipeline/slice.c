@@ -14,7 +14,8 @@ typedef struct slicing {
     int64_t S;
     ls_factors factors;
     ls_graph *to;
-    bool *partial; /* by tensor: a sum over some tokens, whose terms of other slices it lacks */
+    bool *partial;          /* by tensor: a sum over some tokens, whose terms of other slices it lacks */
+    const ls_mask *fitting; /* the last mask that let slices follow each other: most layers have the same */
 } slicing;
 
 int ls_target_slices(const ls_target *target) { return (int)ls_max(1, target->slices); }
@@ -92,8 +93,9 @@ static bool touches_sequence(const slicing *s, const ls_node *node) {
 }
 
 /* A token may see nothing of the slices behind its own. */
-static ls_status check_mask(const slicing *s, const ls_node *node, const ls_mask *mask) {
+static ls_status check_mask(slicing *s, const ls_node *node, const ls_mask *mask) {
     const int64_t each = s->S / s->slices;
+    if (s->fitting != NULL && ls_mask_equal(mask, s->fitting)) return ls_ok();
     for (int64_t i = 0; i < s->S; i++) {
         ls_span seen[LS_MASK_SPANS];
         const int n = ls_mask_spans(mask, s->S, i, seen);
@@ -106,10 +108,11 @@ static ls_status check_mask(const slicing *s, const ls_node *node, const ls_mask
                             (long long)seen[k].hi - 1);
         }
     }
+    s->fitting = mask;
     return ls_ok();
 }
 
-static ls_status check_reach(const slicing *s, const ls_node *node) {
+static ls_status check_reach(slicing *s, const ls_node *node) {
     const ls_mask *mask = ls_node_mask(node);
     if (!touches_sequence(s, node)) return ls_ok();
     if (node->op->reach != LS_REACH_OWN && node->op->earlier == 0)

@@ -45,12 +45,9 @@ typedef struct unrolling {
 
     ls_graph *to;
     ls_sharding out;
-    size_t tensor_capacity, wanted_capacity, node_capacity, unit_capacity, slot_capacity, micro_capacity,
-        before_capacity;
-    int n_tensors, n_wanted, n_nodes, n_units, n_slots, n_micro, n_before;
-    int *slot, *micro_of, *before_of; /* by new node */
-    int now, micro_now;               /* the slot and the micro-batch of nodes that are added */
-    int before_now;                   /* of the node that is added: as ls_node_slots.before */
+    size_t tensor_capacity, wanted_capacity, node_capacity, unit_capacity, slot_capacity;
+    int n_tensors, n_wanted, n_nodes, n_units, n_slots;
+    ls_node_slot now; /* of the nodes that are added; `before` of old ones alone */
 
     int *common; /* by old tensor: the new one of all micro-batches; 0: each has its own */
     int **input; /* by micro-batch and old tensor: inputs, and what the host fetches here */
@@ -83,9 +80,9 @@ static ls_tensor push_tensor(unrolling *u, int of, const ls_tensor_info *info) {
 static void push_node(unrolling *u, const ls_node *node, int n) {
     ls_graph_own_outputs(u->to, node);
     *LS_PUSH(u->arena, u->to->nodes, u->to->n_nodes, u->to->node_capacity) = *node;
-    *LS_PUSH(u->arena, u->slot, u->n_slots, u->slot_capacity) = u->now;
-    *LS_PUSH(u->arena, u->micro_of, u->n_micro, u->micro_capacity) = u->micro_now;
-    *LS_PUSH(u->arena, u->before_of, u->n_before, u->before_capacity) = n >= 0 ? u->before_now : -1;
+    ls_node_slot *slot = LS_PUSH(u->arena, u->out.slots.node, u->n_slots, u->slot_capacity);
+    *slot = u->now;
+    if (n < 0) slot->before = -1;
     *LS_PUSH(u->arena, u->out.first_only, u->n_nodes, u->node_capacity) = n >= 0 ? u->sharding->first_only[n] : 0;
     for (int i = 0; i < LS_NODE_INPUTS; i++) {
         const ls_placements *wanted = n >= 0           ? &u->sharding->wanted[n * LS_NODE_INPUTS + i]
@@ -331,7 +328,7 @@ static void emit(unrolling *u, int micro, int n) {
     for (int i = 0; i < node.n_in; i++) node.in[i] = tensor_of(u, micro, node.in[i]);
     for (int o = 0; o < node.n_out; o++) node.out[o] = output_of(u, micro, node.out[o]);
     if (node.forward >= 0) node.forward = u->moved[micro][node.forward];
-    u->before_now = node.op->earlier != 0 && node.forward < 0 && micro % u->slices > 0 ? u->moved[micro - 1][n] : -1;
+    u->now.before = node.op->earlier != 0 && node.forward < 0 && micro % u->slices > 0 ? u->moved[micro - 1][n] : -1;
     u->moved[micro][n] = u->to->n_nodes;
     push_node(u, &node, n);
 }
@@ -468,8 +465,8 @@ static void make_fetched(unrolling *u, int micro) {
 
 static void take_turn(unrolling *u, int place) {
     const ls_turn *turn = &u->table.of_stage[u->stage][place];
-    u->now = turn->begin + 1;
-    u->micro_now = turn->micro;
+    u->now.slot = turn->begin + 1;
+    u->now.micro = turn->micro;
     expect(u, place);
     arrive(u, place);
     for (int n = u->row->first_node; n < ls_min(u->row->end_node, u->from->n_nodes); n++)
@@ -500,13 +497,13 @@ static ls_status unroll_program(unrolling *u, ls_job_program *row) {
     }
     u->shared = LS_NEW_ARRAY(u->arena, int, g->n_tensors);
     const int first = u->to->n_nodes, turns = u->table.n_of_stage[u->stage];
-    u->now = 0;
+    u->now.slot = 0;
     expect(u, -1);
     send_all(u, OF_VALUES);
     begin_gradients(u);
     for (int i = 0; i < turns; i++) take_turn(u, i);
     send_all(u, OF_GRADIENTS);
-    u->now = u->table.end + 1;
+    u->now.slot = u->table.end + 1;
     arrive(u, turns);
     row->first_node = first;
     row->end_node = u->to->n_nodes;
@@ -580,9 +577,6 @@ ls_status ls_unroll(ls_job *job, const ls_target *target, ls_arena *arena, ls_sh
     made.programs.list = list;
     made.graph = u.to;
     *job = made;
-    u.out.slots.node = u.slot;
-    u.out.slots.micro = u.micro_of;
-    u.out.slots.before = u.before_of;
     *sharding = u.out;
     return ls_ok();
 }
