@@ -55,6 +55,7 @@ typedef struct ls_eval_result {
     ls_loss_table table;
     double perplexity;      /* exp of the mean loss */
     int64_t text_sequences; /* in the whole text */
+    int64_t resident_bytes; /* at the end: how many of the predicted bytes of a rank are resident, the most of any */
     ls_spread_result spread;
 } ls_eval_result;
 

@@ -27,13 +27,15 @@ static const ls_option options[] = {
 #undef AT
 
 static void print_result(const ls_eval_result *r, const char *out) {
-    char time[LS_SECONDS_TEXT];
+    char time[LS_SECONDS_TEXT], predicted[LS_BYTES_TEXT], resident[LS_BYTES_TEXT];
     ls_loss_table_print(&r->table, stdout);
     printf("\nloss %.4f nats · perplexity %.5g · %lld tokens in %lld of %lld sequences\n", r->table.all.loss,
            r->perplexity, (long long)r->table.all.tokens, (long long)r->table.sequences, (long long)r->text_sequences);
     printf("%s · %s · %s · %s · %s, %.0f tokens/s\n", r->spread.strategy, r->spread.mesh, r->spread.layout,
            r->spread.isa, ls_seconds_text(r->spread.seconds, time),
            (double)r->table.all.tokens / (r->spread.seconds > 1e-9 ? r->spread.seconds : 1e-9));
+    printf("memory of a rank: %s predicted, %s measured\n", ls_bytes_text((double)r->spread.predicted_bytes, predicted),
+           ls_bytes_text((double)r->resident_bytes, resident));
     if (out != NULL) printf("curve  %s/loss_by_position.svg\ntable  %s/eval.json\n", out, out);
 }
 

@@ -45,6 +45,7 @@ void ls_eval_result_json(const ls_eval_result *r, FILE *out) {
     ls_json_writer *w = ls_json_begin(0);
     ls_loss_table_put(&r->table, w);
     ls_json_put_int(w, "text_sequences", r->text_sequences);
+    ls_json_put_int(w, "resident_bytes", r->resident_bytes);
     put_spread(w, &r->spread);
     ls_json_end(w, out);
 }

@@ -29,9 +29,9 @@ bool ls_placements_gather(const ls_placements *from, const ls_placements *to);
 
 /* When a node has its turn. What stands in front of all nodes of a program has slot 0; behind them, `last`. */
 typedef struct ls_node_slot {
-    int slot;   /* in epochs (ls_epoch), 1 .. last - 1 */
-    int micro;  /* the micro-batch, or slice of one, that it belongs to */
-    int before; /* the node that is this one for the slice before; -1: there is none */
+    int slot, micro; /* in epochs (ls_epoch), 1 .. last - 1; the micro-batch, or slice of one, that it belongs to */
+    int before;      /* the node that is this one for the slice before; -1: there is none */
+    bool forward;    /* it has its turn in the forward pass of the micro-batch */
 } ls_node_slot;
 typedef struct ls_node_slots {
     ls_node_slot *node; /* by node of the graph; NULL: all have slot 0 */

@@ -77,53 +77,89 @@ typedef struct waiting {
     ls_operand there; /* once it has left; buffer -1: it stays */
 } waiting;
 
-/* How the nodes of a program touch a storage tensor. */
+/*
+ * The nodes of a job. Each micro-batch that goes through a stage of a pipeline has nodes of its own, in turns with
+ * those of others.
+ */
+typedef struct turns {
+    const ls_graph *graph;
+    const ls_node_slot
+        *slots; /* by node; NULL: the forward pass is one turn, and the backward pass behind it another */
+} turns;
+
+static bool is_forward(const turns *of, int n) {
+    return of->slots != NULL ? of->slots[n].forward : n < of->graph->forward_nodes;
+}
+
+static bool are_one_turn(const turns *of, int m, int n) {
+    return of->slots != NULL ? of->slots[m].slot == of->slots[n].slot : is_forward(of, m) == is_forward(of, n);
+}
+
+/* How the nodes of a program touch a storage tensor that the forward pass makes. */
 typedef struct touches {
-    int written;  /* by the forward pass last; -1: not at all */
-    int forward;  /* last, there */
-    int backward; /* first, behind it; -1: not at all */
+    int written; /* last; -1: the forward pass does not make it */
+    int here;    /* last, in that turn */
+    int later;   /* first, in a later turn; -1: not at all */
+    bool needed; /* the backward pass touches it */
 } touches;
 
 static int storage_of(const ls_graph *g, ls_tensor t) { return ls_graph_tensor(g, t)->storage.id; }
 
-static touches *find_touches(const ls_graph *g, int end, ls_arena *arena) {
+static touches *find_touches(const turns *of, int first, int end, ls_arena *arena) {
+    const ls_graph *g = of->graph;
     touches *all = LS_NEW_ARRAY(arena, touches, g->n_tensors + 1);
-    for (int t = 0; t < g->n_tensors; t++) all[t] = (touches){-1, -1, -1};
-    for (int n = 0; n < end; n++) {
+    for (int t = 0; t < g->n_tensors; t++) all[t] = (touches){.written = -1, .here = -1, .later = -1};
+    for (int n = first; n < end; n++) {
         const ls_node *node = &g->nodes[n];
+        for (int o = 0; o < node->n_out && is_forward(of, n); o++) all[storage_of(g, node->out[o])].written = n;
         for (int i = 0; i < ls_node_tensors(node); i++) {
             touches *t = &all[storage_of(g, ls_node_tensor(node, i))];
-            if (n < g->forward_nodes)
-                t->forward = n;
-            else if (t->backward < 0)
-                t->backward = n;
+            if (t->written < 0) continue;
+            t->needed |= !is_forward(of, n);
+            if (are_one_turn(of, t->written, n))
+                t->here = n;
+            else if (t->later < 0)
+                t->later = n;
         }
-        for (int i = 0; i < node->n_out && n < g->forward_nodes; i++) all[storage_of(g, node->out[i])].written = n;
     }
     return all;
 }
 
 /*
- * Results that may wait, in the order in which they are made, for a program that runs the first `end` nodes. Between
- * the last time that the forward pass reads one and its return there is a mixing node: otherwise it would not wait.
+ * Whether the tensor is a result that may wait. Between the last time that its turn reads it and its return there is a
+ * mixing node: otherwise it would not wait. mixing: the last such node before each node; -1: there is none.
  */
-static int find_waiting(const ls_job *job, int end, ls_arena *arena, waiting **out) {
+static bool may_wait(const ls_job *job, const turns *of, ls_tensor t, const touches *touched, const int *mixing) {
+    const ls_tensor_info *info = ls_graph_tensor(job->graph, t);
+    if (info->storage.id != t.id || info->role == LS_ROLE_ACCUMULATOR || !touched->needed) return false;
+    const int back = mixing[touched->later];
+    if (back < 0 || are_one_turn(of, touched->written, back) || mixing[back] <= touched->here) return false;
+    return !ls_job_fetches(job, t);
+}
+
+/*
+ * Results that may wait, in the order in which they are made, in a program that runs nodes first .. end-1: no more
+ * than `most` of each micro-batch. slots: by node; NULL: there are no stages.
+ */
+static int find_waiting(const ls_job *job, const ls_node_slot *slots, int first, int end, int most, ls_arena *arena,
+                        waiting **out) {
     const ls_graph *g = job->graph;
-    const touches *all = find_touches(g, end, arena);
-    int *mixing = LS_NEW_ARRAY(arena, int, end + 1); /* the last such node before node n; -1: there is none */
-    mixing[0] = -1;
-    for (int n = 0; n < end; n++) mixing[n + 1] = g->nodes[n].op->reach != LS_REACH_OWN ? n : mixing[n];
+    const turns of = {g, slots};
+    const touches *all = find_touches(&of, first, end, arena);
+    int *mixing = LS_NEW_ARRAY(arena, int, end + 1), n_found = 0;
+    int *of_micro = LS_NEW_ARRAY(arena, int, end + 1); /* found, by micro-batch */
+    for (int n = 0; n <= first; n++) mixing[n] = -1;
+    for (int n = first; n < end; n++) mixing[n + 1] = g->nodes[n].op->reach != LS_REACH_OWN ? n : mixing[n];
     size_t capacity = 0;
-    int n_found = 0;
-    for (int n = 0; n < ls_min(end, g->forward_nodes); n++) {
-        for (int o = 0; o < g->nodes[n].n_out; o++) {
+    for (int n = first; n < end; n++) {
+        int *const found = &of_micro[slots != NULL ? slots[n].micro : 0];
+        for (int o = 0; o < g->nodes[n].n_out && is_forward(&of, n); o++) {
             const ls_tensor t = g->nodes[n].out[o];
             const touches *touched = &all[t.id];
-            const ls_tensor_info *info = ls_graph_tensor(g, t);
-            if (info->storage.id != t.id || info->role == LS_ROLE_ACCUMULATOR || touched->backward < 0) continue;
-            const int back = mixing[touched->backward];
-            if (back < g->forward_nodes || mixing[back] <= touched->forward || ls_job_fetches(job, t)) continue;
-            *LS_PUSH(arena, *out, n_found, capacity) = (waiting){t, touched->written + 1, back, {.buffer = -1}};
+            if (*found >= most || !may_wait(job, &of, t, touched, mixing)) continue;
+            ++*found;
+            *LS_PUSH(arena, *out, n_found, capacity) =
+                (waiting){t, touched->written + 1, mixing[touched->later], {.buffer = -1}};
         }
     }
     return n_found;
@@ -134,7 +170,7 @@ int ls_offload_count(const ls_job *job, int drop) {
     ls_job with = *job;
     waiting *found = NULL;
     with.graph = ls_recompute(job, drop, arena);
-    const int n = find_waiting(&with, with.graph->n_nodes, arena, &found);
+    const int n = find_waiting(&with, NULL, 0, with.graph->n_nodes, LS_OFFLOAD_ALL, arena, &found);
     ls_arena_destroy(arena);
     return n;
 }
@@ -189,8 +225,9 @@ static waiting **sorted(ls_arena *arena, waiting *const *results, int n, int (*b
 static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
     ls_arena *arena = b->image->arena;
     waiting *found = NULL;
-    if (b->target->saving.offload == 0 || b->row->first_node != 0) return ls_ok();
-    const int n = (int)ls_min(b->target->saving.offload, find_waiting(b->job, b->row->end_node, arena, &found));
+    const int most = b->target->saving.offload, end = (int)ls_min(b->row->end_node, b->job->graph->n_nodes);
+    if (most == 0) return ls_ok();
+    const int n = find_waiting(b->job, b->sharding->slots.node, b->row->first_node, end, most, arena, &found);
     if (n == 0) return ls_ok();
     waiting **results = LS_NEW_ARRAY(arena, waiting *, n);
     for (int i = 0; i < n; i++) results[i] = &found[i];
@@ -202,7 +239,7 @@ static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
         const int together = nodes->list[first].together;
         for (; left < n && leaving[left]->away <= together; left++)
             ls_nodes_put(b, &to, &offload, together, leaving[left]);
-        for (; left == n && returned < n && returning[returned]->back <= together; returned++)
+        for (; returned < n && returning[returned]->back <= together; returned++)
             ls_nodes_put(b, &to, &fetch, together, returning[returned]);
         ls_nodes_copy(b, &to, &nodes->list[first], past - first);
     }

@@ -13,6 +13,7 @@
 typedef struct outcome {
     ls_loss_sums sums;
     double seconds;
+    int64_t resident; /* the most of any rank */
 } outcome;
 
 typedef struct evaluation {
@@ -89,8 +90,11 @@ static ls_status score_text(const evaluation *e, const ls_rank *rank, outcome *o
 
 static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     const evaluation *e = input;
+    outcome *out = result;
     LS_TRY(ls_trained_fill(e->trained, rank, e->options->seed));
-    return score_text(e, rank, result);
+    LS_TRY(score_text(e, rank, out));
+    out->resident = ls_resident_bytes(rank).arenas;
+    return ls_comm_max_i64(rank->comm, &out->resident, 1);
 }
 
 static ls_status write_files(const evaluation *e, const ls_eval_result *result) {
@@ -113,6 +117,7 @@ static ls_status write_files(const evaluation *e, const ls_eval_result *result) 
 static ls_status report(const evaluation *e, const outcome *found, ls_eval_result *result) {
     ls_eval_result made = {.table = ls_loss_sums_table(&found->sums, LS_LOSS_BIN_ERROR),
                            .text_sequences = ls_data_summarise(e->data)->windows,
+                           .resident_bytes = found->resident,
                            .spread = ls_session_describe(e->session)};
     if (made.table.all.tokens == 0)
         return ls_error(LS_INVALID, "%lld sequences have no label to predict: all their tokens are masked",

@@ -126,6 +126,6 @@ ls_status ls_plan_stages(const ls_job *job, const ls_plan_request *request, cons
         if (ls_mesh_stages(&request->mesh) > 1) add_schedules(&s, &bare, false);
         return ls_ok();
     }
-    const bool may = job->micro_batches > 1 && !request->canonical && request->offload <= 0;
+    const bool may = job->micro_batches > 1 && !request->canonical;
     return may ? add_meshes(&s) : ls_ok();
 }

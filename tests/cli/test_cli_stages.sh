@@ -26,7 +26,7 @@ train() { "$longspan" train "${job[@]}" "$@" >out 2>err || fail "longspan train 
 train --steps 4 --out one --ranks 1
 grep -q '"documents": [2-9]' one/run.json || fail "the text is not of several documents"
 for place in "pp=2" "pp=4 --pipeline zero-bubble" "pp=2,dp=2 --pipeline interleaved:2" "pp=2,tp=2 --shard gradients" \
-    "pp=2 --slices 4" "pp=2,ring=2 --slices 3 --pipeline zero-bubble"; do
+    "pp=2 --slices 4" "pp=2 --offload all" "pp=2,ring=2 --slices 3 --pipeline zero-bubble"; do
     # shellcheck disable=SC2086 # options
     train --steps 4 --out stages --mesh $place
     same one stages

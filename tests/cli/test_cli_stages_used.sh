@@ -67,6 +67,7 @@ a, b = json.load(open("eval.json")), json.load(open("out"))
 assert a["tokens"] == b["tokens"] and abs(a["loss"] - b["loss"]) < 1e-6 * a["loss"], (a["loss"], b["loss"])
 assert len(a["by_position"]) == len(b["by_position"]) > 1
 assert all(abs(x["loss"] - y["loss"]) < 1e-6 * x["loss"] and x["tokens"] == y["tokens"] for x, y in zip(a["by_position"], b["by_position"]))
+assert 0 <= b["resident_bytes"] - b["predicted_bytes"] < 3 * 4096, (b["resident_bytes"], b["predicted_bytes"])
 CHECK
         done
     done

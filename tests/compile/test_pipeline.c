@@ -64,7 +64,11 @@ static const struct {
     {"pp=4,tp=2", "local", 2, 1, 2, 4},
 };
 
-static const ls_saving savings[] = {{0}, {.drop = 1 << 20}, {.drop = 3, .tile = LS_TILE_ALL, .tile_rows = 3}};
+static const ls_saving savings[] = {{0},
+                                    {.drop = 1 << 20},
+                                    {.drop = 3, .tile = LS_TILE_ALL, .tile_rows = 3},
+                                    {.offload = 1 << 20, .offload_state = true},
+                                    {.drop = 5, .offload = 4}};
 
 /* As one rank has it: gradients of a step, parameters after two; and both verifiers accept the programs. */
 static void check_target(const network *n, const ls_target *target, int micro, const char *name) {

@@ -15,8 +15,8 @@ enum { PLAIN, INTERLEAVED, ZERO_BUBBLE };
 /* takes NULL: all turns are alike, a whole one backward twice as long. */
 static ls_timetable make_table(int schedule, int stages, int own, int micro, int slices, const int *takes,
                                ls_arena *arena) {
-    int *alike = LS_NEW_ARRAY(arena, int, stages *own *LS_TURN_KINDS);
-    for (int i = 0; i < stages * own * LS_TURN_KINDS; i++) alike[i] = 1;
+    int *alike = LS_NEW_ARRAY(arena, int, slices *stages *own *LS_TURN_KINDS);
+    for (int i = 0; i < slices * stages * own * LS_TURN_KINDS; i++) alike[i] = 1;
     const ls_pipelining of = {.schedule = ls_pipeline_schedule_at(schedule),
                               .stages = stages,
                               .chunks = stages * own,
@@ -216,6 +216,34 @@ static void test_turns_take_what_their_nodes_do(void **state) {
     }
 }
 
+/* Attention of a later slice takes as much longer as its queries see more, all slices together as much as the whole. */
+static void test_later_slices_take_longer(void **state) {
+    (void)state;
+    enum { B = 2, S = 64, H = 2, D = 16, SLICES = 4 };
+    ls_target target = {.strategy = "local", .threads = 1, .isa = LS_ISA_REF};
+    ls_rates rates;
+    assert_int_equal(ls_durations_rates(&target, LS_F32, &rates).code, LS_OK);
+    ls_graph *g = ls_graph_create(LS_F32);
+    const ls_mask mask = ls_mask_causal();
+    const ls_shape shape = {4,
+                            {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {H, LS_FACTOR_NONE}, {D, LS_FACTOR_NONE}}};
+    ls_tensor x[3];
+    for (int i = 0; i < 3; i++)
+        x[i] = ls_graph_leaf(g, LS_ROLE_INPUT, (const char *[]){"q", "k", "v"}[i], LS_F32, &shape);
+    ls_attention(g, x[0], x[1], x[2], &mask, 0.25);
+    const ls_node *node = &g->nodes[g->n_nodes - 1];
+    const double one = ls_node_seconds(g, node, (ls_slice_of){0, 1}, &rates);
+    double all = 0;
+    for (int i = 0; i < SLICES; i++) {
+        const double seconds = ls_node_seconds(g, node, (ls_slice_of){i, SLICES}, &rates);
+        const double pairs = S * (S + 1) / 2.0 + (double)i * S * S;
+        assert_true(fabs(seconds / one - pairs / (S * (S + 1) / 2.0)) < 1e-9);
+        all += seconds;
+    }
+    assert_true(fabs(ls_node_seconds(g, node, (ls_slice_of){-1, SLICES}, &rates) * SLICES / all - 1) < 1e-9);
+    ls_graph_destroy(g);
+}
+
 static void refused(int schedule, int stages, int chunks, int micro, const char *words) {
     ls_arena *arena = ls_arena_create();
     const ls_pipelining of = {.schedule = ls_pipeline_schedule_at(schedule),
@@ -307,6 +335,7 @@ int main(void) {
                                        cmocka_unit_test(test_turns_of_unequal_length),
                                        cmocka_unit_test(test_many_micro_batches),
                                        cmocka_unit_test(test_turns_take_what_their_nodes_do),
+                                       cmocka_unit_test(test_later_slices_take_longer),
                                        cmocka_unit_test(test_what_a_schedule_cannot_do_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,9 +230,8 @@ static bool goes_with_slices(int axis, int i, int n) {
 
 static bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
 
-/* Within a stage: few places, on meshes of powers of two; and results cannot be offloaded. */
+/* Within a stage: few places, on meshes of powers of two. */
 static bool goes_with_stages(int axis, int i) {
-    if (axis == MATRIX_SAVING) return savings[i].saving.offload == 0;
     if (axis == MATRIX_STAGES) return stages[i].pp > 1;
     if (axis != MATRIX_PLACE) return true;
     const place *p = &places[i];

@@ -53,14 +53,14 @@ static int costed_with(const cutting *c, const ls_node *node, const int *reader)
     return with >= 0 ? with : last;
 }
 
-/* What forward nodes take, with what differentiates them. */
-static void find_costs(cutting *c, const ls_rates *rates) {
+/* What forward nodes take, with what differentiates them; of the mean slice. */
+static void find_costs(cutting *c, ls_slice_of which, const ls_rates *rates) {
     const ls_graph *g = c->g;
     double *seconds = LS_NEW_ARRAY(c->arena, double, c->forward + 1);
     int *reader = LS_NEW_ARRAY(c->arena, int, g->n_tensors); /* of a parameter, that which takes longest */
     for (int t = 0; t < g->n_tensors; t++) reader[t] = -1;
     for (int n = 0; n < c->forward; n++) {
-        seconds[n] = ls_node_seconds(g, &g->nodes[n], rates);
+        seconds[n] = ls_node_seconds(g, &g->nodes[n], which, rates);
         for (int i = 0; i < g->nodes[n].n_in; i++) {
             const int parameter = parameter_of(g, g->nodes[n].in[i]);
             int *of = &reader[parameter];
@@ -70,7 +70,7 @@ static void find_costs(cutting *c, const ls_rates *rates) {
     double *both = LS_NEW_ARRAY(c->arena, double, c->forward + 1);
     for (int n = 0; n < g->n_nodes; n++) {
         const int with = is_forward(c, n) ? n : costed_with(c, &g->nodes[n], reader);
-        if (with >= 0) both[with] += is_forward(c, n) ? seconds[n] : ls_node_seconds(g, &g->nodes[n], rates);
+        if (with >= 0) both[with] += is_forward(c, n) ? seconds[n] : ls_node_seconds(g, &g->nodes[n], which, rates);
     }
     c->before = LS_NEW_ARRAY(c->arena, double, c->forward + 1);
     for (int n = c->first; n < c->forward; n++) c->before[n + 1] = c->before[n] + both[n];
@@ -340,7 +340,7 @@ ls_status ls_mark_boundaries(ls_job *job, const ls_target *target, ls_arena *are
     if (chunks == 1) return ls_ok();
     LS_TRY(ls_durations_rates(target, g->dtype, &rates));
     cutting c = begin(job, chunks, arena);
-    find_costs(&c, &rates);
+    find_costs(&c, (ls_slice_of){-1, ls_target_slices(target)}, &rates);
     const places p = find_places(&c);
     int *list = LS_NEW_ARRAY(arena, int, c.forward + 1), *cuts = LS_NEW_ARRAY(arena, int, chunks);
     const int n = list_places(&c, &p, list);

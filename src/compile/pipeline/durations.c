@@ -51,19 +51,25 @@ static void make_call(const ls_graph *g, const ls_node *node, node_call *call) {
         call->instr.flops = (double)ls_view_elements(&out[0]);
 }
 
-/* Of a node with a mask, or what differentiates one: the share of all pairs that the mask leaves. */
-static double share_of(const ls_graph *g, const ls_node *node) {
+/*
+ * Of a node with a mask, or what differentiates one: the pairs that the mask leaves to the queries of a slice, as a
+ * share of those of its own keys. The mask looks at no later slice, so slices 0 .. i have the pairs of a sequence of
+ * their length.
+ */
+static double share_of(const ls_graph *g, const ls_node *node, ls_slice_of which) {
     const ls_mask *mask = ls_node_mask(node);
     if (mask == NULL) return 1;
     const int64_t S = ls_graph_tensor(g, node->in[0])->shape.dim[1].size; /* [B, S, heads, D] */
-    return (double)ls_mask_area(mask, S) / ((double)S * (double)S);
+    const int first = which.slice < 0 ? 0 : which.slice, past = which.slice < 0 ? which.slices : which.slice + 1;
+    const int64_t area = ls_mask_area(mask, past * S) - (first > 0 ? ls_mask_area(mask, first * S) : 0);
+    return (double)area / ((double)S * (double)S * (past - first));
 }
 
 /*
  * An op without a kernel is lowered to calls of its own. One that says no flops and differentiates another takes more
  * than that, as the gradient of attention does.
  */
-double ls_node_seconds(const ls_graph *g, const ls_node *node, const ls_rates *rates) {
+double ls_node_seconds(const ls_graph *g, const ls_node *node, ls_slice_of which, const ls_rates *rates) {
     node_call call;
     make_call(g, node, &call);
     if (node->op->kernel != LS_KERNEL_NONE) return ls_instr_seconds(&call.instr, INFINITY, rates);
@@ -72,13 +78,13 @@ double ls_node_seconds(const ls_graph *g, const ls_node *node, const ls_rates *r
     if (gradient) make_call(g, of, &call);
     const int direction = gradient ? LS_BACKWARD : LS_FORWARD;
     const double more = ls_attention_flops(direction) / ls_attention_flops(LS_FORWARD);
-    return call.instr.flops * more * share_of(g, of) * rates->core.attention[direction].flop;
+    return call.instr.flops * more * share_of(g, of, which) * rates->core.attention[direction].flop;
 }
 
 void ls_turns_take(ls_pipelining *of, const ls_graph *g, const ls_graph_chunks *chunks, const ls_job_program *row,
                    const ls_rates *rates, int ranks, ls_arena *arena) {
     enum { LONGEST = 1000 }; /* units of the longest turn */
-    const int n = of->chunks * LS_TURN_KINDS;
+    const int of_slice = of->chunks * LS_TURN_KINDS, n = of->slices * of_slice;
     double *seconds = LS_NEW_ARRAY(arena, double, n), most = 0;
     int *takes = LS_NEW_ARRAY(arena, int, n);
     for (int i = row->first_node; i < ls_min(row->end_node, g->n_nodes); i++) {
@@ -86,9 +92,11 @@ void ls_turns_take(ls_pipelining *of, const ls_graph *g, const ls_graph_chunks *
         const ls_turn_kind kind = i < ls_forward_nodes(g) ? LS_TURN_FORWARD
                                   : chunks->weight[i]     ? LS_TURN_WEIGHTS
                                                           : LS_TURN_BACKWARD;
-        double *turn = &seconds[chunks->node[i] * LS_TURN_KINDS + (int)kind];
-        *turn += ls_node_seconds(g, &g->nodes[i], rates);
-        most = fmax(most, *turn);
+        for (int slice = 0; slice < of->slices; slice++) {
+            double *turn = &seconds[slice * of_slice + chunks->node[i] * LS_TURN_KINDS + (int)kind];
+            *turn += ls_node_seconds(g, &g->nodes[i], (ls_slice_of){slice, of->slices}, rates);
+            most = fmax(most, *turn);
+        }
     }
     const int64_t turns = (int64_t)of->stages * ls_pipelining_turns(of);
     const double units = (double)ls_max(1, ls_min(LONGEST, INT_MAX / 4 / turns));

@@ -48,8 +48,8 @@ typedef struct ls_pipelining {
     int slices; /* of each sequence: micro-batch i is slice i % slices of it, and goes backward behind the later ones */
     bool backward; /* else micro-batches go forward alone */
     /*
-     * By chunk and kind of turn: units of the clock, 1 or more, and the same on all ranks. Backward: without the
-     * gradients of parameters, which are added where the schedule does not split it.
+     * By slice, chunk and kind of turn: units of the clock, 1 or more, and the same on all ranks. Backward: without
+     * the gradients of parameters, which are added where the schedule does not split it.
      */
     const int *takes;
     double unit; /* seconds that a rank of a stage takes for a unit */
@@ -93,8 +93,12 @@ void ls_cut_graph(const ls_job *job, ls_arena *arena, ls_graph_chunks *out);
  * LS_INVALID: there is no such device.
  */
 LS_MUST_USE ls_status ls_durations_rates(const ls_target *target, ls_dtype dtype, ls_rates *out);
+/* A slice of the sequences, whose graph it is; -1: the mean of all. Whole sequences: {0, 1}. */
+typedef struct ls_slice_of {
+    int slice, slices;
+} ls_slice_of;
 /* Seconds of a node on all tokens. */
-double ls_node_seconds(const ls_graph *graph, const ls_node *node, const ls_rates *rates);
+double ls_node_seconds(const ls_graph *graph, const ls_node *node, ls_slice_of which, const ls_rates *rates);
 /*
  * Sets takes, in the arena, and unit, where turns run nodes first_node .. end_node-1 of the graph and a stage has so
  * many ranks: proportional to their seconds, in units of which all turns of all stages together are no more than an int

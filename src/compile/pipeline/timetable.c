@@ -110,7 +110,7 @@ static int held(const making *m, int chunk, ls_turn_kind ends) {
 }
 
 static int duration(const ls_pipelining *of, const ls_turn *turn) {
-    const int *takes = &of->takes[turn->chunk * LS_TURN_KINDS];
+    const int slice = turn->micro % of->slices, *takes = &of->takes[(slice * of->chunks + turn->chunk) * LS_TURN_KINDS];
     const bool whole = turn->kind == LS_TURN_BACKWARD && !of->schedule->splits;
     return takes[turn->kind] + (whole ? takes[LS_TURN_WEIGHTS] : 0);
 }

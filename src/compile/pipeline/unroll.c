@@ -467,6 +467,7 @@ static void take_turn(unrolling *u, int place) {
     const ls_turn *turn = &u->table.of_stage[u->stage][place];
     u->now.slot = turn->begin + 1;
     u->now.micro = turn->micro;
+    u->now.forward = turn->kind == LS_TURN_FORWARD;
     expect(u, place);
     arrive(u, place);
     for (int n = u->row->first_node; n < ls_min(u->row->end_node, u->from->n_nodes); n++)
@@ -554,9 +555,6 @@ ls_status ls_unroll(ls_job *job, const ls_target *target, ls_arena *arena, ls_sh
                    .splits = target->schedule != NULL && ls_pipeline_schedule_splits(target->schedule),
                    .to = ls_graph_bare(g, arena)};
     if (u.stages == 1) return ls_ok();
-    if (target->saving.offload > 0)
-        return ls_error(LS_UNSUPPORTED,
-                        "--offload of results, on a mesh with pp; expected none or optimizer (what it keeps)");
     ls_cut_graph(job, arena, &u.chunks);
     LS_ASSERT(u.chunks.chunks == ls_pipeline_chunks(target));
     LS_TRY(ls_durations_rates(target, g->dtype, &u.rates));
