@@ -43,4 +43,5 @@ ls_want(zstd.h zstd libzstd-dev "src/data/codec_zstd.c;src/parquet/codec_zstd.c"
 ls_want(zlib.h z zlib1g-dev "src/data/codec_gzip.c;src/parquet/codec_gzip.c" "text and Parquet under gzip")
 ls_want(snappy-c.h snappy libsnappy-dev src/parquet/codec_snappy.c "Parquet under Snappy")
 ls_want(lz4.h lz4 liblz4-dev src/parquet/codec_lz4.c "Parquet under LZ4")
+ls_want(yaml.h yaml libyaml-dev src/format/yaml.c "settings in YAML")
 list(REMOVE_DUPLICATES LS_EXTERNAL_INCLUDES)

@@ -16,6 +16,7 @@ header:zstd.h    libzstd-dev
 header:zlib.h    zlib1g-dev
 header:snappy-c.h libsnappy-dev
 header:lz4.h     liblz4-dev
+header:yaml.h    libyaml-dev
 header:pcre2.h   libpcre2-dev
 header:utf8proc.h libutf8proc-dev
 header:cmocka.h  libcmocka-dev

@@ -10,7 +10,7 @@ architecture=$1
 folder=$2
 release=${3:-}
 unicode='libpcre2-dev libutf8proc-dev'
-packages='libc6-dev libdnnl-dev libjansson-dev libzstd-dev zlib1g-dev libsnappy-dev liblz4-dev libcmocka-dev'
+packages='libc6-dev libdnnl-dev libjansson-dev libzstd-dev zlib1g-dev libsnappy-dev liblz4-dev libyaml-dev libcmocka-dev'
 [ ! -d "$folder" ] || exit 0
 
 work=$(mktemp -d)

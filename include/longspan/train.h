@@ -12,6 +12,13 @@
 
 LS_PUBLIC_BEGIN
 
+/* An option as a command line had it: its name without dashes, and its values; none: a flag. */
+typedef struct ls_given_option {
+    const char *name;
+    const char *const *values;
+    int n;
+} ls_given_option;
+
 /* The fields are the flags of `longspan train`. Zero and NULL mean the default, which the help of the command shows. */
 typedef struct ls_train_options {
     const char *model; /* config.json, or a folder with one */
@@ -62,6 +69,9 @@ typedef struct ls_train_options {
     bool tensorboard;       /* an event file for TensorBoard beside metrics.jsonl */
     const char *trace;      /* file for a trace of every queue in the last steps, for Perfetto; NULL: none */
     ls_spread spread;
+    /* What run.json keeps as "options", for `--config run.json`: the options that the caller was given. May be none. */
+    const ls_given_option *given;
+    int n_given;
 } ls_train_options;
 
 /* Owns its paths: ls_train_result_free frees them. A zeroed one has none. */

@@ -265,9 +265,12 @@ static ls_status unknown_option(const ls_option *table, int rows, const char *na
         return ls_error(LS_USAGE, "unknown option --%.*s; did you mean --%s%s?", (int)length, name, synonyms[i].option,
                         synonyms[i].value);
     }
+    enum { ALIKE = 3 }; /* letters that a name and the beginning of another have in common to be alike */
     int best = -1, best_distance = (int)ls_max(2, (int64_t)length / 3) + 1;
     for (int i = 0; i < rows; i++) {
-        const int distance = ls_edit_distance(name, length, table[i].name);
+        const size_t both = (size_t)ls_min((int64_t)length, (int64_t)strlen(table[i].name));
+        const bool begins = both >= ALIKE && strncmp(name, table[i].name, both) == 0;
+        const int distance = begins ? 1 : ls_edit_distance(name, length, table[i].name);
         if (distance < best_distance) {
             best = i;
             best_distance = distance;
@@ -325,6 +328,12 @@ static ls_status parse_words(const ls_option *table, int rows, int argc, char *c
         LS_TRY(parse_option(&table[row], name[length] ? name + length + 1 : NULL, argc, argv, &at, base));
     }
     return ls_ok();
+}
+
+ls_status ls_options_check(const ls_option *table, int rows, int argc, char *const *argv) {
+    bool seen[MAX_ROWS];
+    LS_TRY(check_table(table, rows));
+    return parse_words(table, rows, argc, argv, NULL, seen);
 }
 
 ls_status ls_options_parse(const ls_option *table, int rows, int argc, char *const *argv, void *target, bool *given) {

@@ -48,6 +48,9 @@ typedef struct ls_option {
 LS_MUST_USE ls_status ls_options_parse(const ls_option *table, int rows, int argc, char *const *argv, void *target,
                                        bool *given);
 
+/* The same checks of words that are not all of a command line: required options may be missing. Nothing is set. */
+LS_MUST_USE ls_status ls_options_check(const ls_option *table, int rows, int argc, char *const *argv);
+
 /* Prints the table for --help: two columns, wrapped at 100 characters, with defaults and limits. */
 void ls_options_help(const ls_option *table, int rows, FILE *out);
 

@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "cli/cli.h"
 #include "format/format.h"
+#include "longspan/train.h"
 #include "session/session.h"
 
 #include <stddef.h>
@@ -29,6 +30,9 @@ typedef struct cli_common {
     ls_adapter_choice adapter;        /* the same */
     ls_text_form form;                /* of commands that read texts */
     const char *ranks_as, *transport; /* of commands that run ranks */
+    const char *config;               /* of commands that configure */
+    ls_given_option *as_given;        /* the same: options of the file and the command line, for run.json */
+    int n_as_given;
 } cli_common;
 
 typedef struct cli_command {
@@ -43,7 +47,8 @@ typedef struct cli_command {
     bool (*needs_ranks)(const void *flags); /* of commands that spread: whether ranks run; NULL: always */
     bool tells; /* only says something about this program, so each of several processes does it; else one of them */
     bool opens; /* takes the options of rope_rows: changes of a model's rotary positions, and its adapter */
-    bool reads; /* takes the options of form_rows: how texts become documents */
+    bool configures; /* takes --config: settings from a file, of train */
+    bool reads;      /* takes the options of form_rows: how texts become documents */
     ls_status (*run)(void *flags);
     size_t flags_bytes;
     int takes_word; /* how many words may stand before the flags: they are the values of the first options of the table
@@ -132,6 +137,16 @@ void cli_print_manual(FILE *out);
 
 /* Lists all options of a command, its own first. Returns their number; `out` gets the first CLI_MOST_OPTIONS. */
 int cli_options_of(const cli_command *command, ls_option out[CLI_MOST_OPTIONS]);
+
+/*
+ * Settings from a file (config.c). Where --config is among the words of a command that configures, *argv becomes a list
+ * in the arena: the words that its file stands for, but for options that the command line has too, and then the command
+ * line's. Logs how many settings were taken, and which were not. LS_USAGE, LS_INVALID: the error names the file.
+ */
+LS_MUST_USE ls_status cli_config_words(const cli_command *command, const ls_option *table, int rows, ls_arena *arena,
+                                       int *argc, char *const **argv);
+/* Sets as_given, in the arena, from words that have been parsed. */
+void cli_note_given(int argc, char *const *argv, ls_arena *arena, cli_common *flags);
 
 /* The spread for the library, from the flags. */
 ls_spread cli_spread_of(const cli_common *flags);

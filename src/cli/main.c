@@ -134,15 +134,21 @@ static ls_status run_command(const cli_command *c, int argc, char *const *argv) 
     }
     cli_common *flags = calloc(1, c->flags_bytes);
     if (flags == NULL) return ls_error(LS_NO_MEMORY, "no memory for the flags of %s", c->name);
+    ls_arena *arena = ls_arena_create();
     int words = 0;
     while (words < c->takes_word && words < argc && argv[words][0] != '-') words++;
-    ls_status status = parse(c, options, n_options, argc - words, argv + words, flags);
+    int n_own = argc - words;
+    char *const *own = argv + words;
+    ls_status status = cli_config_words(c, options, n_options, arena, &n_own, &own);
+    if (status.code == LS_OK) status = parse(c, options, n_options, n_own, own, flags);
+    if (status.code == LS_OK && c->configures) cli_note_given(n_own, own, arena, flags);
     if (status.code != LS_OK && c->needs_ranks != NULL) ls_launched_stay_alone();
     for (int i = 0; i < words && status.code == LS_OK; i++)
         *(const char **)(void *)((char *)flags + options[i].offset) = argv[i];
     if (status.code == LS_OK && flags->spread.isa != NULL) status = ls_limit_isa(flags->spread.isa);
     if (status.code == LS_OK && flags->transport != NULL) status = ls_limit_transports(flags->transport);
     if (status.code == LS_OK) status = run_once(c, flags);
+    ls_arena_destroy(arena);
     free(flags);
     return status;
 }

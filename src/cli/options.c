@@ -123,6 +123,13 @@ static const ls_option form_rows[] = {
 };
 #undef FORM
 
+static const ls_option config_rows[] = {
+    CLI_TEXT(
+        "config", "FILE", AT(config),
+        "settings from a file: JSON, or YAML (.yaml, .yml), with the names of these options as keys, a list for several words, true for an "
+        "option without a value; or the run.json of an earlier training. Options that are given as well overrule it"),
+};
+
 static const ls_option common_rows[] = {
     CLI_FLAG("json", AT(json), "print the result as JSON"),
     CLI_FLAG("help", AT(help), "print this page"),
@@ -142,6 +149,7 @@ int cli_options_of(const cli_command *c, ls_option out[CLI_MOST_OPTIONS]) {
     if (c->opens) n = append(out, n, rope_rows, CLI_COUNT(rope_rows));
     if (c->spreads) n = append(out, n, spread_rows, CLI_COUNT(spread_rows));
     if (c->runs) n = append(out, n, run_rows, CLI_COUNT(run_rows));
+    if (c->configures) n = append(out, n, config_rows, CLI_COUNT(config_rows));
     return append(out, n, common_rows, CLI_COUNT(common_rows));
 }
 

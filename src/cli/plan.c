@@ -240,6 +240,7 @@ const cli_command cli_plan = {
         "With --memory, the exit code is 1 when a rank needs more; the message says how much it needs, which buffers are at the peak, and what would fit.",
     .opens = true,
     .spreads = true,
+    .configures = true,
     .needs_ranks = needs_ranks,
     CLI_OWN(options, run, plan_flags),
 };

@@ -185,6 +185,8 @@ static ls_status run(void *context) {
     o->rope = flags->common.rope;
     o->adapter = flags->common.adapter;
     o->form = flags->common.form;
+    o->given = flags->common.as_given;
+    o->n_given = flags->common.n_as_given;
     ls_train_result result = {.steps = 0};
     const ls_status status = ls_train(o, &result);
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
@@ -211,5 +213,6 @@ const cli_command cli_train = {
     .reads = true,
     .spreads = true,
     .runs = true,
+    .configures = true,
     CLI_OWN(options, run, train_flags),
 };

@@ -18,5 +18,6 @@
 #include "format/safetensors.h"
 #include "format/svg.h"
 #include "format/tfevents.h"
+#include "format/yaml.h"
 
 #endif

@@ -58,6 +58,56 @@ static void write_spread(const ls_training *t, ls_json_writer *w) {
     ls_json_close(w);
 }
 
+static bool is_given(const ls_train_options *o, const char *name) {
+    bool found = false;
+    for (int i = 0; i < o->n_given; i++) found |= strcmp(o->given[i].name, name) == 0;
+    return found;
+}
+
+static void write_option(ls_json_writer *w, const char *name, const char *const *values, size_t n) {
+    if (n == 0) ls_json_put_bool(w, name, true);
+    if (n == 1) ls_json_put_text(w, name, values[0]);
+    if (n > 1) ls_json_open_array(w, name);
+    for (size_t i = 0; i < n && n > 1; i++) ls_json_put_text(w, NULL, values[i]);
+    if (n > 1) ls_json_close(w);
+}
+
+/* An option of the run that is resumed. */
+static ls_status write_earlier(ls_json_writer *w, const char *name, ls_json_value value) {
+    const char *text;
+    if (ls_json_is_array(value)) {
+        ls_json_open_array(w, name);
+        for (size_t i = 0; i < ls_json_count(value); i++) {
+            LS_TRY(ls_json_as_text(ls_json_item(value, i), &text));
+            ls_json_put_text(w, NULL, text);
+        }
+        ls_json_close(w);
+        return ls_ok();
+    }
+    if (ls_json_plain_of(value).kind == LS_JSON_BOOL) {
+        ls_json_put_bool(w, name, true);
+        return ls_ok();
+    }
+    LS_TRY(ls_json_as_text(value, &text));
+    ls_json_put_text(w, name, text);
+    return ls_ok();
+}
+
+/* The options as they were given, for --config; of a run that is resumed, those of before that were not given again. */
+static ls_status write_options(const ls_training *t, ls_json_writer *w) {
+    const ls_train_options *o = &t->options;
+    void *cursor = NULL;
+    const char *key;
+    ls_json_value value, earlier = {.json = NULL};
+    if (t->record != NULL) earlier = ls_json_field(ls_json_root(t->record), "options");
+    ls_json_open_object(w, "options");
+    while (ls_json_next(earlier, &cursor, &key, &value))
+        if (!is_given(o, key)) LS_TRY(write_earlier(w, key, value));
+    for (int i = 0; i < o->n_given; i++) write_option(w, o->given[i].name, o->given[i].values, (size_t)o->given[i].n);
+    ls_json_close(w);
+    return ls_ok();
+}
+
 static void write_memory(const ls_training *t, ls_json_writer *w) {
     ls_json_open_array(w, "predicted_bytes"); /* of the ranks that share the first sequence, in each stage */
     const ls_mesh *mesh = &ls_session_plan(t->session)->target.mesh;
@@ -90,6 +140,11 @@ ls_status ls_record_run(const ls_training *t) {
     ls_settings_write(t, w);
     ls_json_close(w);
     ls_groups_write(&t->job, w);
+    const ls_status options = write_options(t, w);
+    if (options.code != LS_OK) {
+        ls_json_writer_destroy(w);
+        return options;
+    }
     write_spread(t, w);
     snprintf(frame, sizeof frame, "%016llx", (unsigned long long)ls_image_frame(ls_session_image(t->session)));
     ls_json_put_text(w, "program", frame);

@@ -27,6 +27,7 @@ const fuzz_target *const fuzz_targets[] = {
     &fuzz_tokenizer,    &fuzz_tokenizer_config,
     &fuzz_utf8,         &fuzz_vocabulary_files,
     &fuzz_weight_index, &fuzz_weights,
+    &fuzz_yaml,
 };
 const int fuzz_target_count = LS_COUNT(fuzz_targets);
 

@@ -28,7 +28,7 @@ extern const fuzz_target fuzz_adapter, fuzz_added, fuzz_checkpoint, fuzz_config,
     fuzz_graph, fuzz_host_rates, fuzz_imported, fuzz_jinja, fuzz_journal, fuzz_json, fuzz_json_edit, fuzz_jsonl,
     fuzz_mask, fuzz_npy, fuzz_options, fuzz_parquet, fuzz_records, fuzz_rendezvous, fuzz_rope_change, fuzz_run_json,
     fuzz_safetensors, fuzz_shard, fuzz_shards, fuzz_source, fuzz_stream, fuzz_tcp, fuzz_tokenizer,
-    fuzz_tokenizer_config, fuzz_utf8, fuzz_vocabulary_files, fuzz_weight_index, fuzz_weights;
+    fuzz_tokenizer_config, fuzz_utf8, fuzz_vocabulary_files, fuzz_weight_index, fuzz_weights, fuzz_yaml;
 
 extern const fuzz_target *const fuzz_targets[]; /* all of them, in the order of their names */
 extern const int fuzz_target_count;
