@@ -228,8 +228,8 @@ ls_tensor ls_take_along(ls_graph *graph, ls_tensor x, ls_tensor ids);
 ls_tensor ls_topk(ls_graph *graph, ls_tensor x, int64_t k, ls_tensor *ids);
 
 /*
- * Ops along the sequence: each rank receives what it needs of other ranks' tokens. Layouts contiguous and
- * zigzag only. shift: y[:,i] = x[:,i-tokens], and 0 where i-tokens is outside the sequence; tokens may be negative. Any
+ * Ops along the sequence: each rank receives what it needs of other ranks' tokens. Layouts of at most 64 runs of
+ * positions a rank, and so not striped. shift: y[:,i] = x[:,i-tokens], and 0 where i-tokens is outside the sequence; tokens may be negative. Any
  * type, [B,S,..]. conv: causal and depth-wise, y[:,i,e] = sum over t of weight[t,e]·x[:,i-t,e]: T[B,S,E], T[width,E] ->
  * T[B,S,E]. recurrence: h[:,i,e] = gate[:,i,e]·h[:,i-1,e] + x[:,i,e], from h = 0 in front of the sequence: T[B,S,E],
  * T[B,S,E] -> T[B,S,E]; its state is kept in f32 (f64 in a graph of f64).

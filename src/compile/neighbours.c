@@ -4,10 +4,31 @@
  */
 #include "compile/redistribute/redistribute.h"
 
-/* The tensor's tokens from..from+count of a run, if this rank has its own alone; of weights it has the whole. */
+/* The tensor's tokens from..from+count of a run, if it has tokens of this rank's runs; of weights there is the whole.
+ */
 static ls_operand tokens_at(const ls_builder *b, ls_tensor t, ls_operand o, int64_t from, int64_t count) {
     const int dim = ls_shape_dim_of(&ls_graph_tensor(b->job->graph, t)->shape, LS_FACTOR_SEQUENCE);
-    return dim >= 0 && b->sharding->tensor[t.id].cut[dim] != 0 ? ls_operand_slice(o, dim, from, count) : o;
+    const bool has = dim >= 0 && (b->image->layout.P == 1 || b->sharding->tensor[t.id].cut[dim] != 0);
+    return has ? ls_operand_slice(o, dim, from, count) : o;
+}
+
+/* A sum over tokens to which the calls add: where sums are canonical, runs are chunks, and it is made along a tree. */
+typedef struct sum_of_runs {
+    ls_operand made;
+    ls_chunk_sum tree;
+} sum_of_runs;
+
+static sum_of_runs begin_sum(ls_builder *b, ls_operand sum, int n_runs) {
+    const ls_operand made =
+        ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over tokens", sum.view.dtype, sum.view.ndim, sum.view.size);
+    return (sum_of_runs){made, ls_chunk_sum_begin(b, "sum over some chunks", made, 0, n_runs)};
+}
+
+/* What the run's call adds to. */
+static ls_operand addend_of_run(ls_builder *b, const sum_of_runs *s, int run) {
+    const ls_operand addend = ls_chunk_sum_addend(&s->tree, run);
+    ls_build_fill(b, addend);
+    return addend;
 }
 
 /*
@@ -15,7 +36,7 @@ static ls_operand tokens_at(const ls_builder *b, ls_tensor t, ls_operand o, int6
  */
 static void call_by_runs(ls_builder *b, const ls_node *node, const ls_neighbours *around, ls_operand x) {
     const ls_layout_run *runs;
-    const int n_runs = ls_halo_runs(b, &runs);
+    const int n_runs = ls_my_runs(b, &runs);
     ls_operand in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
     ls_tensor of[LS_NODE_INPUTS]; /* the tensors of `in` */
     int n_in = 0;
@@ -28,7 +49,13 @@ static void call_by_runs(ls_builder *b, const ls_node *node, const ls_neighbours
         of[n_in] = node->in[0];
         in[n_in++] = ls_operand_nothing(x, x.view.dtype, 3);
     }
-    for (int o = 0; o < node->n_out; o++) out[o] = ls_lower_tensor(b, node->out[o]);
+    sum_of_runs sum[LS_NODE_OUTPUTS];
+    bool is_sum[LS_NODE_OUTPUTS];
+    for (int o = 0; o < node->n_out; o++) {
+        out[o] = ls_lower_tensor(b, node->out[o]);
+        is_sum[o] = b->target->canonical && node->op->in_place[o] > 0;
+        if (is_sum[o]) sum[o] = begin_sum(b, out[o], n_runs);
+    }
     int64_t size[LS_MAX_DIMS];
     for (int i = 0; i < x.view.ndim; i++) size[i] = i == 1 ? ls_halo_tokens(b, around) : x.view.size[i];
     const ls_operand wide =
@@ -47,12 +74,17 @@ static void call_by_runs(ls_builder *b, const ls_node *node, const ls_neighbours
                                 .n_out = node->n_out,
                                 .in = {ls_operand_slice(wide, 1, from, all)}};
         for (int i = 1; i < n_in; i++) call.in[i] = tokens_at(b, of[i], in[i], at, count);
-        for (int o = 0; o < node->n_out; o++) call.out[o] = tokens_at(b, node->out[o], out[o], at, count);
+        for (int o = 0; o < node->n_out; o++)
+            call.out[o] = is_sum[o] ? addend_of_run(b, &sum[o], r) : tokens_at(b, node->out[o], out[o], at, count);
         call.flops = ls_lower_flops(node->op, &call);
         ls_build_kernel(b, &call);
+        for (int o = 0; o < node->n_out; o++)
+            if (is_sum[o]) ls_chunk_sum_add(b, &sum[o].tree, r, 0, call.out[o].view.size[0]);
         at += count;
         from += all;
     }
+    for (int o = 0; o < node->n_out; o++)
+        if (is_sum[o]) ls_build_accumulate(b, sum[o].made, out[o]);
 }
 
 static void lower(ls_builder *b, const ls_program_node *at) {
@@ -75,5 +107,5 @@ static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_
 }
 
 const ls_lowering ls_lowering_shift = {.lower = lower, .tells_apart = tells_apart, .ordered = true},
-                  ls_lowering_conv = {.lower = lower, .tells_apart = tells_apart},
-                  ls_lowering_conv_dw = {.lower = lower, .tells_apart = tells_apart};
+                  ls_lowering_conv = {.lower = lower, .tells_apart = tells_apart, .ordered = true},
+                  ls_lowering_conv_dw = {.lower = lower, .tells_apart = tells_apart, .ordered = true};

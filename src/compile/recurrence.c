@@ -46,7 +46,7 @@ static void scan(ls_builder *b, const ls_node *node, const ls_operand in[2], ls_
     const ls_view *v = &states.view;
     const ls_operand maps = make(b, "maps", 4, (int64_t[]){v->size[0], 2, v->size[1], v->size[2]});
     const ls_layout_run *runs;
-    const int n = ls_halo_runs(b, &runs);
+    const int n = ls_my_runs(b, &runs);
     int64_t from = 0;
     for (int i = 0; i < v->size[0]; i++) {
         const ls_operand map = ls_operand_slice(maps, 0, i, 1);
@@ -69,10 +69,10 @@ static void lower(ls_builder *b, const ls_program_node *at) {
     const ls_operand in[2] = {ls_lower_tensor(b, node->in[0]), ls_lower_tensor(b, node->in[1])};
     const ls_operand out = ls_lower_tensor(b, node->out[0]);
     const ls_view *v = &out.view;
-    const ls_operand states = make(b, "states", 3, (int64_t[]){ls_scan_room(b), v->size[0], v->size[2]});
+    const ls_operand states = make(b, "states", 3, (int64_t[]){ls_most_runs(b), v->size[0], v->size[2]});
     scan(b, node, in, states);
     const ls_layout_run *runs;
-    const int n_runs = ls_halo_runs(b, &runs);
+    const int n_runs = ls_my_runs(b, &runs);
     int64_t from = 0;
     for (int i = 0; i < n_runs; i++) {
         const ls_operand state = ls_operand_slice(states, 0, i, 1);
@@ -90,5 +90,5 @@ static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_
     return (void)graph, (void)node, (void)sharding, ls_mesh_head_axes(mesh);
 }
 
-const ls_lowering ls_lowering_recurrence = {.lower = lower, .tells_apart = tells_apart},
-                  ls_lowering_recurrence_back = {.lower = lower, .tells_apart = tells_apart};
+const ls_lowering ls_lowering_recurrence = {.lower = lower, .tells_apart = tells_apart, .ordered = true},
+                  ls_lowering_recurrence_back = {.lower = lower, .tells_apart = tells_apart, .ordered = true};

@@ -8,6 +8,7 @@
 typedef struct tile_sum {
     ls_tensor storage;
     bool gradient;    /* of a parameter; else it is the loss, or a sum that lives in the program alone */
+    bool loss;        /* or a term of it: a sum over tokens of the forward pass */
     ls_operand place; /* where the sum lies while no region adds to it */
     ls_chunk_sum sum;
 } tile_sum;
@@ -53,13 +54,14 @@ static tile_sums begin_sums(ls_builder *b, const ls_program_node *region) {
         for (int o = 0; o < node->n_out; o++) {
             const ls_tensor_info *info = storage_of(b, node->out[o]);
             if (ls_has_token_rows(b->job->graph, info->storage) || is_known(&sums, info->storage)) continue;
-            const bool gradient = info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0;
+            const bool gradient = info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0,
+                       loss = region[i].of < ls_forward_nodes(b->job->graph);
             const ls_operand place = ls_lower_tensor(b, info->storage);
             const ls_operand made = gradient ? place
                                              : ls_build_private(b, LS_BUFFER_ACTIVATION, "sum over tokens",
                                                                 place.view.dtype, place.view.ndim, place.view.size);
             *LS_PUSH(b->image->arena, sums.list, sums.n, sums.capacity) = (tile_sum){
-                info->storage, gradient, place, ls_chunk_sum_begin(b, "sum over some chunks", made, 0, chunks)};
+                info->storage, gradient, loss, place, ls_chunk_sum_begin(b, "sum over some chunks", made, 0, chunks)};
         }
     }
     return sums;
@@ -78,7 +80,7 @@ static void end_chunk(ls_builder *b, const tile_sums *sums, int chunk) {
     for (int i = 0; i < sums->n; i++) {
         const tile_sum *s = &sums->list[i];
         const ls_operand addend = b->tensor[s->storage.id];
-        if (!s->gradient) ls_totals_add_loss(b, addend);
+        if (s->loss) ls_totals_add_loss(b, addend);
         ls_chunk_sum_add(b, &s->sum, chunk, 0, addend.view.size[0]);
     }
 }

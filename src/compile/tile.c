@@ -224,11 +224,20 @@ static ls_status check_run(const ls_builder *b, const run_of_tiles *run) {
     return run->of.rows == tokens ? ls_ok() : refuse(b, run->first);
 }
 
+/* Of the node's inputs those that have a term on each rank of a sequence. Their sum would be taken rank by rank. */
+static int count_terms(const ls_builder *b, int n) {
+    const ls_axes axes = ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE);
+    int terms = 0;
+    for (int i = 0; i < b->job->graph->nodes[n].n_in; i++)
+        terms += (b->sharding->wanted[n * LS_NODE_INPUTS + i].partial & axes) != 0;
+    return terms;
+}
+
 /* A node that is in no run. */
 static ls_status check_node(const ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
-    const bool fine = !b->target->canonical || ls_lowering_of(node->op)->ordered || is_whole(b->job->graph, node);
-    return fine ? ls_ok() : refuse(b, n);
+    const bool whole = is_whole(b->job->graph, node) && (node->op->in_place[0] != 0 || count_terms(b, n) < 2);
+    return !b->target->canonical || ls_lowering_of(node->op)->ordered || whole ? ls_ok() : refuse(b, n);
 }
 
 /* --- the pass ----------------------------------------------------------------------------------------------------- */

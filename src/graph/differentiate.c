@@ -12,6 +12,12 @@ struct ls_gradient {
     ls_tensor *gradient; /* by forward tensor: its gradient so far */
     ls_tensor *sum;      /* by parameter: its accumulator after the nodes so far */
     bool *active;        /* by forward tensor: it is wanted or depends on a wanted tensor */
+    /*
+     * By forward tensor: it is a trained parameter with its elements in other places. Its gradient has type G like the
+     * parameter's sum, to which it comes: a sum over tokens is not rounded, and ranks need not add up their terms
+     * first.
+     */
+    bool *moved;
     const ls_node *node; /* the node whose rule is running */
 };
 
@@ -50,6 +56,8 @@ static void add_to(ls_gradient *d, ls_tensor target, ls_tensor grad) {
         return;
     }
     ls_tensor *sum = &d->gradient[target.id];
+    const ls_dtype G = d->graph->accumulator;
+    if (d->moved[target.id] && ls_graph_tensor(d->graph, grad)->dtype != G) grad = ls_cast(d->graph, grad, G);
     *sum = sum->id == 0 ? grad : ls_add(d->graph, *sum, grad);
     name_after(d, *sum, target);
 }
@@ -69,7 +77,7 @@ void ls_gradient_summed(ls_gradient *d, int i, ls_tensor sum) {
         d->sum[target.id] = sum;
     } else if (d->active[target.id]) {
         const ls_dtype T = ls_graph_tensor(d->graph, target)->dtype;
-        add_to(d, target, T == d->graph->accumulator ? sum : ls_cast(d->graph, sum, T));
+        add_to(d, target, d->moved[target.id] || T == d->graph->accumulator ? sum : ls_cast(d->graph, sum, T));
     }
 }
 
@@ -82,6 +90,16 @@ static void mark_active(ls_gradient *d, const ls_derivative *what, int n_nodes) 
         for (int i = 0; i < node->n_in; i++) any |= d->active[node->in[i].id];
         for (int i = 0; i < node->n_out; i++)
             d->active[node->out[i].id] |= any && !ls_graph_tensor(d->graph, node->out[i])->constant;
+    }
+}
+
+/* A gradient that the caller wants has the type of its tensor. */
+static void mark_moved(ls_gradient *d, const ls_derivative *what, int n_nodes) {
+    for (int n = 0; n < n_nodes; n++) {
+        const ls_node *node = &d->graph->nodes[n];
+        d->moved[node->out[0].id] = node->op->moves && (is_trained(d, node->in[0]) || d->moved[node->in[0].id]);
+        for (int i = 0; i < what->n_wanted; i++)
+            if (what->wanted[i].id == node->out[0].id) d->moved[node->out[0].id] = false;
     }
 }
 
@@ -114,7 +132,9 @@ ls_status ls_differentiate(ls_graph *g, ls_derivative *what) {
     d.gradient = LS_NEW_ARRAY(g->arena, ls_tensor, d.n_tensors);
     d.sum = LS_NEW_ARRAY(g->arena, ls_tensor, d.n_tensors);
     d.active = LS_NEW_ARRAY(g->arena, bool, d.n_tensors);
+    d.moved = LS_NEW_ARRAY(g->arena, bool, d.n_tensors);
     mark_active(&d, what, n_nodes);
+    mark_moved(&d, what, n_nodes);
     for (int i = 0; i < what->n_roots; i++) add_to(&d, what->root[i], what->seed[i]);
     for (int n = n_nodes - 1; n >= 0; n--) {
         const ls_node node = g->nodes[n]; /* a copy: the rule adds nodes, which may move the array */

@@ -14,7 +14,7 @@ ls_graph *ls_gradient_graph(ls_gradient *d);
 ls_tensor ls_gradient_out(const ls_gradient *d, int i);
 /* Whether the gradient of input i is needed: a trained parameter or a wanted tensor contributes to it. */
 bool ls_gradient_wanted(const ls_gradient *d, int i);
-/* Adds `grad` (T, shape of the input) to the gradient of input i. */
+/* Adds `grad` (T or G, shape of the input) to the gradient of input i. */
 void ls_gradient_add(ls_gradient *d, int i, ls_tensor grad);
 /*
  * For kernels that add into a sum: _sum returns the current sum (G, shape of input i), which the rule gives to its

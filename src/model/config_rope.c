@@ -244,10 +244,16 @@ static ls_status read_by_type(ls_json_value root, ls_json_value types, const ls_
     return ls_ok();
 }
 
+static bool has_within(ls_json_value root, const char *key, const char *field) {
+    ls_json_value object;
+    return ls_json_has(root, key) && ls_json_object(root, key, &object).code == LS_OK && ls_json_has(object, field);
+}
+
 ls_status ls_config_rope(ls_json_value root, const ls_config_field *further, ls_model_config *out) {
     ls_json_value object;
-    LS_TRY(read_rotary(root, out));
     const bool newer = ls_json_has(root, "rope_parameters");
+    if (out->rotary == 0 || !has_within(root, newer ? "rope_parameters" : "rope_scaling", rules[0].key))
+        LS_TRY(read_rotary(root, out));
     /* A scaling that the row of the architecture has is there only where the config says nothing. */
     if (out->rope.scaling != NULL && (newer || ls_json_has(root, "rope_scaling"))) out->rope = (ls_rope){.theta = 1e4};
     LS_TRY(ls_json_double_or(root, "rope_theta", out->rope.theta, LS_LEAST_POSITIVE, 1e30, &out->rope.theta));

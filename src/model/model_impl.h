@@ -83,6 +83,7 @@ typedef struct ls_model_config {
     ls_rope local_rope;                /* of layers with a window; theta 0: like the others */
     double embedding_scale;            /* of rows of the embedding table; 0: 1 */
     double residual_scale;             /* of what a block adds; 0: 1 */
+    bool wide_residual;                /* what blocks add to has type G (of ls_mixers_build) */
     double logit_scale, logit_divisor; /* of the model's logits; 0: 1 */
     bool embedding_by_width;           /* it is sqrt(hidden size) */
     ls_activation activation;

@@ -99,6 +99,10 @@ ls_tensor ls_layer_state_space(const ls_layer *b, ls_tensor x, const char *block
                             n->biased);
 }
 
+static ls_tensor as_type(ls_graph *g, ls_tensor x, ls_dtype dtype) {
+    return x.id == 0 || ls_graph_tensor(g, x)->dtype == dtype ? x : ls_cast(g, x, dtype);
+}
+
 ls_tensor ls_mixers_build(const ls_model_config *config, ls_graph *g, ls_tensor tokens, ls_tensor positions,
                           const char *prefix, ls_tensor (*block)(const ls_layer *b, ls_tensor x)) {
     const ls_model_sizes *n = &config->sizes;
@@ -110,10 +114,13 @@ ls_tensor ls_mixers_build(const ls_model_config *config, ls_graph *g, ls_tensor 
     b.positions = positions;
     b.reach = ls_conv_reach(g, positions, (int)config->state.width);
     const ls_tensor table = ls_parameter_named(g, 2, size, "%s.embeddings.weight", prefix);
-    ls_tensor x = ls_named(g, ls_layer_embed(&b, tokens, table), "embedded");
-    for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++)
-        x = ls_named(g, ls_add(g, x, block(&b, ls_layer_norm(&b, x, "norm"))), "layers.%lld.out", (long long)b.layer);
-    const ls_tensor normed = ls_last_norm(&b, x, last);
+    const ls_dtype wide = config->wide_residual ? g->accumulator : g->dtype;
+    ls_tensor x = as_type(g, ls_named(g, ls_layer_embed(&b, tokens, table), "embedded"), wide);
+    for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) {
+        const ls_tensor made = block(&b, ls_layer_norm(&b, as_type(g, x, g->dtype), "norm"));
+        x = ls_named(g, ls_add(g, x, as_type(g, made, wide)), "layers.%lld.out", (long long)b.layer);
+    }
+    const ls_tensor normed = ls_last_norm(&b, as_type(g, x, g->dtype), last);
     const ls_tensor head = n->tied ? table : ls_parameter(g, "lm_head.weight", 2, size);
     return ls_named(g, ls_linear_wide(g, normed, head), "logits");
 }

@@ -137,12 +137,93 @@ static ls_tensor general_loss(ls_graph *g) {
                                       ls_input_like(g, "labels", tokens)));
 }
 
+/* --- ops along the sequence --------------------------------------------------------------------------------------- */
+
+enum { HEADS = 4, WIDTH = 3 };
+
+static ls_tensor rows(ls_graph *g, ls_tensor x, const char *name, int64_t n) {
+    return ls_linear(g, x, weight(g, name, 2, (int64_t[]){n, E}), LS_NO_TENSOR);
+}
+
+/* G[1,S,n], between 0 and `factor`. */
+static ls_tensor gates(ls_graph *g, ls_tensor x, const char *name, int64_t n, double factor) {
+    const ls_tensor raw = rows(g, x, name, n);
+    const ls_map_step step[] = {
+        {LS_MAP_SIGMOID, 0, 0, 0, 0}, {LS_MAP_NUMBER, 0, 0, 0, factor}, {LS_MAP_MUL, 1, 2, 0, 0}};
+    return ls_map(g, &raw, 1, &(ls_expression){.step = step, .n_steps = 3, .wide = 1, .n_results = 1});
+}
+
+/* As files have it, [channels,1,width]: the taps are its elements in other places. */
+static ls_tensor convolved(ls_graph *g, ls_tensor x, const char *name, ls_tensor reach) {
+    const ls_tensor file = ls_reshape(g, weight(g, name, 3, (int64_t[]){E, 1, WIDTH}), 2, (int64_t[]){E, WIDTH});
+    const ls_conv_form within = {.reach = reach, .last_first = true};
+    return ls_silu(g, ls_conv_within(g, x, ls_permute_dims(g, file, (int[]){1, 0}), &within));
+}
+
+/* Heads of keys are shared by two of values, which are of another size. */
+static ls_tensor with_state(ls_graph *g, ls_tensor x, const char *const names[4], const ls_linear_state *rule,
+                            int64_t keys) {
+    const ls_tensor q = ls_softcap(g, rows(g, x, names[0], keys * D), 1),
+                    k = ls_softcap(g, rows(g, x, names[1], keys * D), 0.4);
+    const ls_tensor o = ls_linear_recurrence(g, ls_split_last(g, q, keys, D), ls_split_last(g, k, keys, D),
+                                             ls_split_last(g, rows(g, x, names[2], HEADS * 5), HEADS, 5), rule);
+    return ls_linear(g, ls_merge_last(g, o), weight(g, names[3], 2, (int64_t[]){E, HEADS * 5}), LS_NO_TENSOR);
+}
+
+static ls_tensor loss_behind(ls_graph *g, ls_tensor x, ls_tensor tokens) {
+    return ls_sum(g, ls_cross_entropy(g, ls_linear_wide(g, x, weight(g, "head", 2, (int64_t[]){V, E})),
+                                      ls_input_like(g, "labels", tokens)));
+}
+
+/* Packed documents: a convolution and a gated delta rule, then attention, then decays of elements. */
+static ls_tensor hybrid_loss(ls_graph *g) {
+    static const char *const delta[] = {"delta.q", "delta.k", "delta.v", "delta.o"}, *const add[] = {"add.q", "add.k",
+                                                                                                     "add.v", "add.o"};
+    const ls_mask causal = ls_mask_causal();
+    const ls_tensor tokens = ls_tokens(g, "tokens", 1, S), places = ls_input_like(g, "places", tokens),
+                    reach = ls_conv_reach(g, places, WIDTH);
+    ls_tensor x = ls_embedding(g, tokens, weight(g, "table", 2, (int64_t[]){V, E}));
+    ls_tensor y = convolved(g, x, "taps", reach);
+    const ls_linear_state gated = {.decay = gates(g, y, "decay", HEADS, -0.4),
+                                   .beta = gates(g, y, "beta", HEADS, 1),
+                                   .places = places,
+                                   .delta = true};
+    x = ls_add(g, x, with_state(g, y, delta, &gated, 2));
+    const ls_tensor heads = ls_split_last(g, x, 4, 3);
+    x = ls_add(g, x, ls_merge_last(g, ls_attention(g, heads, heads, heads, &causal, 0.5)));
+    y = convolved(g, x, "taps.1", reach);
+    const ls_linear_state elements = {.decay = ls_split_last(g, gates(g, y, "decay.1", HEADS * D, -0.4), HEADS, D),
+                                      .beta = gates(g, y, "beta.1", HEADS, 1),
+                                      .places = places,
+                                      .delta = true};
+    return loss_behind(g, ls_add(g, x, with_state(g, y, add, &elements, 4)), tokens);
+}
+
+/* A recurrence of numbers, a state that values are added to, and one that every token reads the end of. */
+static ls_tensor states_loss(ls_graph *g) {
+    static const char *const masked[] = {"masked.q", "masked.k", "masked.v", "masked.o"}, *const all[] = {
+                                                                                              "all.q", "all.k", "all.v",
+                                                                                              "all.o"};
+    const ls_tensor tokens = ls_tokens(g, "tokens", 1, S);
+    ls_tensor x = ls_embedding(g, tokens, weight(g, "table", 2, (int64_t[]){V, E}));
+    x = ls_add(g, x, ls_recurrence(g, ls_cast(g, gates(g, x, "gate", E, 0.9), g->dtype), x));
+    const ls_linear_state mamba = {.decay = gates(g, x, "decay", HEADS, -0.4), .beta = gates(g, x, "beta", HEADS, 1)},
+                          whole = {.unmasked = true};
+    x = ls_add(g, x, with_state(g, x, masked, &mamba, 1));
+    x = ls_add(g, x, ls_scale(g, with_state(g, x, all, &whole, 2), 0.1));
+    return loss_behind(g, x, tokens);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
 static const network networks[] = {
     {.name = "grouped", .loss = grouped_loss, .ids = V},
     {.name = "tied", .loss = tied_loss, .ids = V},
     {.name = "sinks", .loss = sink_loss, .ids = V},
     {.name = "full", .loss = full_loss, .ids = V, .transport = "chaos:5"},
     {.name = "general", .loss = general_loss, .ids = V},
+    {.name = "hybrid", .loss = hybrid_loss, .ids = V},
+    {.name = "states", .loss = states_loss, .ids = V},
 };
 
 static const struct {
@@ -245,12 +326,12 @@ static void test_programs_verify(void **state) {
     }
 }
 
+/* Two sums of the taps' gradient are added up before the parameter's, on each rank those of its tokens. */
 static ls_tensor conv_loss(ls_graph *g) {
     const ls_tensor tokens = ls_tokens(g, "tokens", 1, S);
     const ls_tensor x = ls_embedding(g, tokens, ls_parameter(g, "table", 2, (int64_t[]){V, E}));
-    const ls_tensor y = ls_conv(g, x, ls_parameter(g, "taps", 2, (int64_t[]){3, E}));
-    const ls_tensor head = ls_parameter(g, "head", 2, (int64_t[]){V, E});
-    return ls_sum(g, ls_cross_entropy(g, ls_linear_wide(g, y, head), ls_input_like(g, "labels", tokens)));
+    const ls_tensor taps = ls_permute_dims(g, ls_parameter(g, "taps", 2, (int64_t[]){E, 3}), (int[]){1, 0});
+    return loss_behind(g, ls_conv(g, ls_conv(g, x, taps), taps), tokens);
 }
 
 static void refused(const network *n, const ls_target *target, const char *text) {
@@ -284,9 +365,11 @@ static void test_refused(void **state) {
     const network conv = {.name = "conv", .loss = conv_loss, .ids = V},
                   gathered = {.name = "gathered", .loss = gathered_loss, .ids = V},
                   squared = {.name = "squared", .loss = squared_loss, .ids = V};
-    ls_target target = alone();
-    refused(&conv, &target, "--sums canonical: op conv");
-    target = target_of(2, 1, "gather", LS_SHARD_GRADIENTS);
+    ls_target target = target_of(2, 1, "gather", LS_SHARD_GRADIENTS);
+    refused(&conv, &target, "--sums canonical: op add (\"");
+    target.linear_way = "heads";
+    refused(&networks[LS_COUNT(networks) - 2], &target, "way heads: sums are canonical");
+    target.linear_way = NULL;
     refused(&gathered, &target, "--sums canonical: op redistribute (\"cross_entropy");
     refused(&squared, &target, "--sums canonical: op redistribute (\"sum");
     target = target_of(2, 1, "ring", LS_SHARD_GRADIENTS);

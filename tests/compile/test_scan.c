@@ -205,11 +205,11 @@ static void test_layouts_are_refused(void **state) {
     ls_status status = network_solve(&plain, &target, LS_F64, LS_F64, &r);
     assert_int_equal(status.code, LS_UNSUPPORTED);
     assert_non_null(strstr(status.text, "op recurrence \"gate 1 states\": the layout is striped"));
-    target = target_of(meshes[1], LS_LAYOUT_DOCUMENTS);
+    target = target_of(meshes[1], LS_LAYOUT_DOCUMENTS); /* which has few runs here */
     target.strategy = "ring";
     status = network_solve(&documents, &target, LS_F64, LS_F64, &r);
-    assert_int_equal(status.code, LS_UNSUPPORTED);
-    assert_non_null(strstr(status.text, "op recurrence \"states\": the layout is documents, which cuts"));
+    assert_int_equal(status.code, LS_OK);
+    network_free(&r);
 }
 
 int main(void) {

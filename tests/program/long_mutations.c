@@ -36,6 +36,7 @@ static void test_wrong_edits_of_offloading_programs(void **state) {
     (void)state;
     (void)judge_offload_mutations(1000, 500, 32);
     (void)judge_stage_mutations(1000, 500, 32);
+    (void)judge_state_mutations(1000, 500, 16);
 }
 
 static void accept(image_set set) {

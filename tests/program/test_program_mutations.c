@@ -37,6 +37,11 @@ static void test_wrong_edits_of_stages(void **state) {
     (void)judge_stage_mutations(0, 60, 8);
 }
 
+static void test_wrong_edits_of_programs_with_states(void **state) {
+    (void)state;
+    (void)judge_state_mutations(0, 60, 4);
+}
+
 /* --- a state declared wrong --------------------------------------------------------------------------------------- */
 
 /* Both verifiers reject what the images of the set have become. */
@@ -116,6 +121,7 @@ int main(void) {
                                        cmocka_unit_test(test_wrong_edits_of_sharded_programs),
                                        cmocka_unit_test(test_wrong_edits_of_offloading_programs),
                                        cmocka_unit_test(test_wrong_edits_of_stages),
+                                       cmocka_unit_test(test_wrong_edits_of_programs_with_states),
                                        cmocka_unit_test(test_states_declared_wrong_are_rejected)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

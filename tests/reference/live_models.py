@@ -93,6 +93,8 @@ MODELS = {
         depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=48, patch_size=4, num_position_embeddings=16))),
     "mamba2": (transformers.Mamba2Config, MAMBA2),
     "mamba2, limits": (transformers.Mamba2Config, dict(MAMBA2, n_groups=1, use_bias=True, use_conv_bias=False, time_step_limit=(0.4, 0.9))),
+    "mamba2, deep": (transformers.Mamba2Config, dict(MAMBA2, num_hidden_layers=16)),
+    "mamba2, deep, narrow": (transformers.Mamba2Config, dict(MAMBA2, num_hidden_layers=16, residual_in_fp32=False)),
     "nemotron_h": (transformers.NemotronHConfig, NEMOTRON_H),
     "nemotron_h, biases": (transformers.NemotronHConfig, dict(NEMOTRON_H, mlp_bias=True, use_bias=True, use_conv_bias=False, n_groups=1,
                                                               layers_block_type=["full_attention", "linear_attention", "mlp"])),

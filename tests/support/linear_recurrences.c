@@ -1,5 +1,16 @@
 #include "support/linear_recurrences.h"
 
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/meshes.h"
+
 enum { B = 2, S = 37, V = 9, EMBEDDING = 6, WIDTH = 4 };
 
 /* Heads of keys and of values, the elements of each, and the rule. */
@@ -66,6 +77,9 @@ static ls_tensor network_of(ls_graph *g, const form *f) {
     X(packed_mamba, 2, 4, 4, 3, OF_HEADS, 0, 0, 1, 0)         \
     X(packed_delta, 2, 4, 4, 5, OF_ELEMENTS, 1, 1, 1, 0)      \
     X(unmasked, 2, 4, 4, 3, NONE, 1, 0, 0, 1)                 \
+    X(packed_linear, 5, 5, 3, 4, NONE, 0, 0, 1, 0)            \
+    X(packed_gated, 3, 6, 4, 2, OF_ELEMENTS, 1, 0, 1, 0)      \
+    X(packed_plain_delta, 1, 1, 4, 6, NONE, 1, 1, 1, 0)       \
     X(packed_gated_delta, 1, 2, 6, 5, OF_HEADS, 1, 1, 1, 0)
 
 #define BUILD(name, ...)                     \
@@ -78,3 +92,36 @@ FORMS(BUILD)
 #define ROW(name, ...) {#name, name, .ids = V},
 const network linear_networks[] = {FORMS(ROW)};
 const int n_linear_networks = (int)LS_COUNT(linear_networks);
+
+const network *linear_network(const char *name) {
+    int k = 0;
+    while (strcmp(linear_networks[k].name, name) != 0) k++;
+    return &linear_networks[k];
+}
+
+linear_bounds linear_bounds_of(const network *n, ls_dtype T) {
+    const ls_target alone = {.mesh = mesh_of(1, 1, 1), .strategy = "local", .threads = 1};
+    linear_bounds out;
+    ls_status status = network_solve(n, &alone, LS_F64, T, &out.exact);
+    if (status.code != LS_OK) fail_msg("%s: %s", n->name, status.text);
+    out.n = out.exact.image->n_flats + 1;
+    out.most = calloc((size_t)out.n, sizeof *out.most);
+    status = network_own_errors(n, T, 1, &out.exact, out.most);
+    if (status.code != LS_OK) fail_msg("%s: %s", n->name, status.text);
+    for (int i = 0; i < out.n; i++)
+        out.most[i] = T == LS_F32 ? fmax(1e-5, 2 * out.most[i]) : 2 * out.most[i] + ldexp(1, -9);
+    return out;
+}
+
+void linear_bounds_check(const linear_bounds *bounds, const network_result *many, const char *what) {
+    for (int i = 0; i < bounds->n; i++) {
+        const double error = network_error_of_kind(many, &bounds->exact, i - 1);
+        if (!(error <= bounds->most[i]))
+            fail_msg("%s: result %d is off by %g, more than %g", what, i - 1, error, bounds->most[i]);
+    }
+}
+
+void linear_bounds_free(linear_bounds *bounds) {
+    free(bounds->most);
+    network_free(&bounds->exact);
+}

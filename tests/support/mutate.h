@@ -38,6 +38,8 @@ mutation_verdicts judge_mutations(uint64_t first, int edits, int seeds);
 mutation_verdicts judge_sharded_mutations(uint64_t first, int edits, int seeds);
 /* The same over programs that offload results of the forward pass and the optimiser's state. */
 mutation_verdicts judge_offload_mutations(uint64_t first, int edits, int seeds);
+/* Over ways by which states come to ranks, neighbours' tokens, and canonical sums of both. */
+mutation_verdicts judge_state_mutations(uint64_t first, int edits, int seeds);
 /* Over stages of a pipeline, whose ranks have lists that differ. */
 mutation_verdicts judge_stage_mutations(uint64_t first, int edits, int seeds);
 

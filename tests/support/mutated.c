@@ -1,4 +1,5 @@
 /* The programs that tests edit at random. */
+#include "linear_recurrences.h"
 #include "meshes.h"
 #include "mutate.h"
 
@@ -60,6 +61,33 @@ mutation_verdicts judge_offload_mutations(uint64_t first, int edits, int seeds) 
     for (size_t i = 0; i < LS_COUNT(jobs); i++)
         sets[i] = images_of_saving(mesh_of(jobs[i].dp, jobs[i].ring, jobs[i].ulysses), jobs[i].strategy, 2,
                                    &jobs[i].saving, jobs[i].optimizer);
+    return judge_mutations_of(sets, LS_COUNT(jobs), first, edits, seeds);
+}
+
+mutation_verdicts judge_state_mutations(uint64_t first, int edits, int seeds) {
+    static const struct {
+        const char *network;
+        int dp, ring, ulysses;
+        const char *way;
+        bool zigzag, accumulates;
+        int shard;
+    } jobs[] = {{"gated_delta", 1, 2, 1, "maps", true, false, LS_SHARD_OPTIMIZER},
+                {"packed_gated_delta", 1, 2, 1, "owners", true, true, LS_SHARD_GRADIENTS},
+                {"packed_delta", 1, 1, 2, "heads", false, false, LS_SHARD_PARAMETERS},
+                {"unmasked", 1, 2, 1, "maps", false, true, LS_SHARD_OPTIMIZER},
+                {"packed_mamba", 2, 2, 1, "owners", true, false, LS_SHARD_OPTIMIZER}};
+    image_set sets[LS_COUNT(jobs)];
+    for (size_t i = 0; i < LS_COUNT(jobs); i++) {
+        const ls_target target = {.mesh = mesh_of(jobs[i].dp, jobs[i].ring, jobs[i].ulysses),
+                                  .strategy = "local",
+                                  .layout = jobs[i].zigzag ? LS_LAYOUT_ZIGZAG : LS_LAYOUT_CONTIGUOUS,
+                                  .linear_way = jobs[i].way,
+                                  .shard = &ls_shard_modes[jobs[i].shard],
+                                  .threads = 1};
+        ls_graph *graph = ls_graph_create(LS_F64);
+        const ls_tensor loss = linear_network(jobs[i].network)->loss(graph);
+        sets[i] = images_of_loss(graph, loss, &target, jobs[i].accumulates, NULL);
+    }
     return judge_mutations_of(sets, LS_COUNT(jobs), first, edits, seeds);
 }
 

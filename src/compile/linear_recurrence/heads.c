@@ -8,9 +8,6 @@
 
 #include <stdlib.h>
 
-/* More calls of a kernel are not made: layouts that follow masks may have that many runs. */
-enum { MOST_RUNS = 64 };
-
 /* Tokens of neighbouring positions that lie one behind the other among those of all ranks. */
 typedef struct stretch {
     int64_t position, from, count;
@@ -238,12 +235,11 @@ static ls_status applicable(const ls_linear_way *way, const ls_builder *b, const
     if (site->keys.least < layout->P)
         return ls_error(LS_UNSUPPORTED, "way %s: %lld heads of keys on %d ranks, expected at least one on each",
                         way->name, (long long)site->keys.least, layout->P);
-    if (layout->kind == LS_LAYOUT_STRIPED || ls_layout_most_runs(layout) > MOST_RUNS)
-        return ls_error(
-            LS_UNSUPPORTED, "way %s: the layout is %s, with %d runs of neighbours on a rank, expected at most %d",
-            way->name, ls_layout_name(layout->kind),
-            layout->kind == LS_LAYOUT_STRIPED ? (int)ls_layout_most(layout) : ls_layout_most_runs(layout), MOST_RUNS);
-    return ls_ok();
+    if (b->target->canonical)
+        return ls_error(LS_UNSUPPORTED,
+                        "way %s: sums are canonical, and it carries states over all of a sequence; expected maps",
+                        way->name);
+    return ls_halo_fits(b, site->node);
 }
 
 /* Forward q, k, v and o; backward these, and the gradients of the first three. Decays and beta go with all. */

@@ -17,9 +17,9 @@ static void follow(ls_builder *b, const void *context, ls_operand maps, bool rev
     ls_linear_follow(b, d->site, maps, d->back, reverse, ls_linear_single(state));
 }
 
-/* Nobody else has tokens of the sequence, so that the one run begins with a state of zeros. */
+/* There is one run of the sequence, which begins with a state of zeros. */
 static bool is_alone(const ls_builder *b, const ls_linear_site *site) {
-    return b->image->layout.P == 1 && !site->params.unmasked;
+    return b->image->layout.P == 1 && ls_most_runs(b) == 1 && !site->params.unmasked;
 }
 
 /* states [room,B,H,D,E]: in front of each run of this rank, or of the gradient, behind it. */
@@ -29,10 +29,10 @@ static void find_states(ls_builder *b, const ls_linear_way *way, const ls_linear
         ls_build_fill(b, states);
         return;
     }
-    const int64_t room = ls_scan_room(b);
+    const int64_t room = ls_most_runs(b);
     const ls_operand maps = ls_linear_maps(b, site, room);
     const ls_layout_run *runs;
-    const int n = ls_halo_runs(b, &runs);
+    const int n = ls_my_runs(b, &runs);
     int64_t from = 0;
     for (int64_t i = 0; i < room; i++) {
         const ls_operand map = ls_operand_slice(maps, 0, i, 1);
@@ -47,10 +47,10 @@ static void find_states(ls_builder *b, const ls_linear_way *way, const ls_linear
 }
 
 static void forward(ls_builder *b, const ls_linear_way *way, ls_linear_site *site) {
-    const ls_operand fronts = b->sites->fronts[site->forward] = ls_linear_states(b, site, "states", ls_scan_room(b));
+    const ls_operand fronts = b->sites->fronts[site->forward] = ls_linear_states(b, site, "states", ls_most_runs(b));
     find_states(b, way, site, false, fronts);
     const ls_layout_run *runs;
-    const int n = ls_halo_runs(b, &runs);
+    const int n = ls_my_runs(b, &runs);
     int64_t from = 0;
     for (int i = 0; i < n; i++) {
         const ls_operand state = ls_linear_single(ls_linear_states(b, site, "state", 1));
@@ -63,13 +63,13 @@ static void forward(ls_builder *b, const ls_linear_way *way, ls_linear_site *sit
 static void backward(ls_builder *b, const ls_linear_way *way, ls_linear_site *site) {
     ls_operand fronts = b->sites->fronts[site->forward];
     if (site->forward < b->row->first_node) { /* another program had them */
-        fronts = ls_linear_states(b, site, "states", ls_scan_room(b));
+        fronts = ls_linear_states(b, site, "states", ls_most_runs(b));
         find_states(b, way, site, false, fronts);
     }
-    const ls_operand behind = ls_linear_states(b, site, "gradients of states", ls_scan_room(b));
+    const ls_operand behind = ls_linear_states(b, site, "gradients of states", ls_most_runs(b));
     find_states(b, way, site, true, behind);
     const ls_layout_run *runs;
-    const int n = ls_halo_runs(b, &runs);
+    const int n = ls_my_runs(b, &runs);
     int64_t from = 0;
     for (int i = 0; i < n; i++) {
         ls_linear_backward(b, site, &site->tensors, from, runs[i].count,
@@ -111,8 +111,7 @@ static ls_status has_owners(const ls_linear_way *way, const ls_builder *b, const
 
 /* A state of all runs of a rank, in bytes; and the operations of maps, forward and backward, as bytes. */
 static double state_bytes(const ls_builder *b, const ls_linear_site *site) {
-    return (double)(ls_layout_most_runs(&b->image->layout) * site->B * site->values.most) *
-           (double)ls_dtype_bytes(b->image->accumulator);
+    return (double)(ls_most_runs(b) * site->B * site->values.most) * (double)ls_dtype_bytes(b->image->accumulator);
 }
 
 static double work(const ls_builder *b, const ls_linear_site *site) {

@@ -118,9 +118,13 @@ static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_
 /* By way of heads they go to all ranks of a sequence, and states to them by the others. */
 const ls_lowering ls_lowering_linear_recurrence = {.has_heads = true,
                                                    .lower = lower_forward,
-                                                   .tells_apart = tells_apart},
+                                                   .tells_apart = tells_apart,
+                                                   .ordered = true},
                   ls_lowering_linear_recurrence_unmasked = {.has_heads = true,
                                                             .lower = lower_forward,
-                                                            .tells_apart = tells_apart},
-                  ls_lowering_linear_recurrence_grad = {.lower = lower_gradient, .tells_apart = tells_apart},
+                                                            .tells_apart = tells_apart,
+                                                            .ordered = true},
+                  ls_lowering_linear_recurrence_grad = {.lower = lower_gradient,
+                                                        .tells_apart = tells_apart,
+                                                        .ordered = true},
                   ls_lowering_linear_recurrence_next = {.has_heads = true, .lower = lower_next};

@@ -9,31 +9,29 @@
 
 #include <stdio.h>
 
-/* Of a rank's positions; layouts with more are refused. */
-enum { MOST_RUNS = 2 };
+/* Of a rank's positions; layouts with more are refused, as each is a call of a kernel. */
+enum { MOST_RUNS = 64 };
 
-/* Positions [first, first + count). */
-typedef struct segment {
-    int64_t first, count;
-} segment;
-
+/* Tokens that a rank wants, in the order in which it wants them: its runs, each with its neighbours. */
 typedef struct wish {
     int n;
-    segment at[MOST_RUNS];
+    const ls_layout_run *runs;
+    ls_neighbours around;
 } wish;
 
-/* Tokens that rank p wants, in the order in which it wants them: its runs, each with its neighbours. */
 static wish wish_of(const ls_layout *layout, const ls_neighbours *w, int p) {
-    const ls_layout_run *runs;
-    wish out = {.n = ls_layout_runs(layout, p, &runs)};
-    for (int i = 0; i < out.n; i++)
-        out.at[i] = (segment){runs[i].first - w->before, runs[i].count + w->before + w->after};
+    wish out = {.around = *w};
+    out.n = ls_layout_runs(layout, p, &out.runs);
     return out;
 }
 
+/* Of its run i, with the neighbours. */
+static int64_t first_of(const wish *w, int i) { return w->runs[i].first - w->around.before; }
+static int64_t count_of(const wish *w, int i) { return w->runs[i].count + w->around.before + w->around.after; }
+
 static int64_t tokens_of(const wish *w) {
     int64_t n = 0;
-    for (int i = 0; i < w->n; i++) n += w->at[i].count;
+    for (int i = 0; i < w->n; i++) n += count_of(w, i);
     return n;
 }
 
@@ -42,31 +40,31 @@ typedef struct piece {
     int64_t from, to, count;
 } piece;
 
-enum { MOST_PIECES = MOST_RUNS * MOST_RUNS };
-
+/* The arena: NULL where only their tokens are asked for. */
 typedef struct ls_halo_pieces {
-    int n;
+    ls_arena *arena;
     int64_t tokens;
-    piece at[MOST_PIECES];
+    piece *at;
+    int n;
+    size_t capacity;
 } pieces;
 
 /* What positions [first, first + count), held from `from` on, give to the wish. */
 static void meet(const wish *w, int64_t first, int64_t count, int64_t from, pieces *out) {
     int64_t to = 0;
-    for (int i = 0; i < w->n; i++) {
-        const segment *s = &w->at[i];
-        const int64_t lo = ls_max(s->first, first), hi = ls_min(s->first + s->count, first + count);
-        if (lo < hi) {
-            out->at[out->n++] = (piece){from + lo - first, to + lo - s->first, hi - lo};
-            out->tokens += hi - lo;
-        }
-        to += s->count;
+    for (int i = 0; i < w->n; to += count_of(w, i++)) {
+        const int64_t begin = first_of(w, i), lo = ls_max(begin, first),
+                      hi = ls_min(begin + count_of(w, i), first + count);
+        if (lo >= hi) continue;
+        out->tokens += hi - lo;
+        if (out->arena != NULL)
+            *LS_PUSH(out->arena, out->at, out->n, out->capacity) = (piece){from + lo - first, to + lo - begin, hi - lo};
     }
 }
 
 /* What rank q holds of the wish. */
-static pieces pieces_from(const ls_layout *layout, int q, const wish *w) {
-    pieces out = {0};
+static pieces pieces_from(ls_arena *arena, const ls_layout *layout, int q, const wish *w) {
+    pieces out = {.arena = arena};
     const ls_layout_run *runs;
     const int n = ls_layout_runs(layout, q, &runs);
     int64_t from = 0;
@@ -117,7 +115,7 @@ static int64_t largest(const ls_layout *layout, const ls_neighbours *w, int dist
     int64_t most = 0;
     for (int p = 0; p < layout->P; p++) {
         const wish wanted = wish_of(layout, w, p);
-        most = ls_max(most, pieces_from(layout, (p - distance + layout->P) % layout->P, &wanted).tokens);
+        most = ls_max(most, pieces_from(NULL, layout, (p - distance + layout->P) % layout->P, &wanted).tokens);
     }
     return most;
 }
@@ -125,7 +123,7 @@ static int64_t largest(const ls_layout *layout, const ls_neighbours *w, int dist
 /* Zeros where the wish reaches beyond the sequence. */
 static void clear_outside(ls_builder *b, const wish *w, ls_operand out) {
     const int64_t S = b->image->layout.S, far = INT64_MAX / 4;
-    pieces outside = {0};
+    pieces outside = {.arena = b->image->arena};
     meet(w, -far, far, 0, &outside);
     meet(w, S, far, 0, &outside);
     for (int i = 0; i < outside.n; i++) {
@@ -137,7 +135,8 @@ static void clear_outside(ls_builder *b, const wish *w, ls_operand out) {
 }
 
 int64_t ls_halo_tokens(const ls_builder *b, const ls_neighbours *around) {
-    const wish mine = wish_of(&b->image->layout, around, ls_mesh_sequence_index(&b->target->mesh, b->target->rank));
+    const ls_layout layout = ls_runs_of(b);
+    const wish mine = wish_of(&layout, around, ls_mesh_sequence_index(&b->target->mesh, b->target->rank));
     return tokens_of(&mine);
 }
 
@@ -146,7 +145,7 @@ int64_t ls_halo_tokens(const ls_builder *b, const ls_neighbours *around) {
  * next exchange waits for nothing.
  */
 ls_halo ls_halo_begin(ls_builder *b, const ls_neighbours *w, ls_operand x, ls_operand out) {
-    const ls_layout *layout = &b->image->layout;
+    const ls_layout made = ls_runs_of(b), *layout = &made;
     const int team = ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE));
     const int P = ls_build_team_size(b, team), number = b->channels.n_halos++;
     const int me = ls_build_team_place(b, team); /* the sequence index */
@@ -162,8 +161,8 @@ ls_halo ls_halo_begin(ls_builder *b, const ls_neighbours *w, ls_operand x, ls_op
         const ls_operand slot = ls_build_symmetric(b, LS_BUFFER_SLOT, "halo in", ls_view_elements(&shape.view),
                                                    x.view.dtype, x.view.ndim, shape.view.size);
         const wish theirs = wish_of(layout, w, target);
-        gives[n] = pieces_from(layout, me, &theirs);
-        takes[n] = pieces_from(layout, (me - j + P) % P, &mine);
+        gives[n] = pieces_from(b->image->arena, layout, me, &theirs);
+        takes[n] = pieces_from(b->image->arena, layout, (me - j + P) % P, &mine);
         h.messages.pair[n] = (ls_message_pair){.channel = ls_build_channel(b, "halo.%d.%d", number, j),
                                                .receiver = ls_build_peer(b, team, j),
                                                .sender = ls_build_peer(b, team, -j),
@@ -173,7 +172,7 @@ ls_halo ls_halo_begin(ls_builder *b, const ls_neighbours *w, ls_operand x, ls_op
     ls_messages_grant(b, &h.messages);
     for (int i = 0; i < h.messages.n; i++) h.messages.pair[i].from = packed(b, &gives[i], x);
     ls_messages_send(b, &h.messages);
-    const pieces own = pieces_from(layout, me, &mine);
+    const pieces own = pieces_from(b->image->arena, layout, me, &mine);
     for (int i = 0; i < own.n; i++)
         ls_build_copy(b, ls_operand_slice(x, 1, own.at[i].from, own.at[i].count),
                       ls_operand_slice(out, 1, own.at[i].to, own.at[i].count));
@@ -186,23 +185,22 @@ void ls_halo_finish(ls_builder *b, const ls_halo *h) {
     for (int i = 0; i < h->messages.n; i++) unpack(b, &h->takes[i], h->messages.pair[i].land, h->out);
 }
 
-int ls_halo_runs(const ls_builder *b, const ls_layout_run **runs) {
-    return ls_layout_runs(&b->image->layout, ls_mesh_sequence_index(&b->target->mesh, b->target->rank), runs);
-}
-
-/* Layouts that follow masks may come out with a run or two for each rank, and are then as good as any. */
+/* Chunks of canonical sums are no runs of the layout, which is contiguous. */
 ls_status ls_halo_fits(const ls_builder *b, const ls_node *node) {
     const ls_layout *layout = &b->image->layout;
     const bool striped = layout->P > 1 && layout->kind == LS_LAYOUT_STRIPED;
     const int runs = ls_layout_most_runs(layout);
     if (!striped && runs <= MOST_RUNS) return ls_ok();
-    char why[128] = "where no token's neighbour lies on its own rank";
-    if (!striped) snprintf(why, sizeof why, "which cuts a rank's part into %d runs of neighbours", runs);
+    const char *name = ls_graph_tensor(b->job->graph, node->out[0])->name;
+    if (!striped)
+        return ls_error(LS_UNSUPPORTED,
+                        "op %s \"%s\": the layout is %s, which cuts a rank's part into %d runs of neighbours, each of "
+                        "which is a call; expected at most %d, as contiguous and zigzag have",
+                        node->op->name, name, ls_layout_name(layout->kind), runs, MOST_RUNS);
     return ls_error(LS_UNSUPPORTED,
-                    "op %s \"%s\": the layout is %s, %s, so %s of \"%s\" would have to move; "
-                    "expected contiguous or zigzag",
-                    node->op->name, ls_graph_tensor(b->job->graph, node->out[0])->name, ls_layout_name(layout->kind),
-                    why, striped ? "all" : "too much", ls_graph_tensor(b->job->graph, node->in[0])->name);
+                    "op %s \"%s\": the layout is striped, where no token's neighbour lies on its own rank, so all of "
+                    "\"%s\" would have to move; expected another layout",
+                    node->op->name, name, ls_graph_tensor(b->job->graph, node->in[0])->name);
 }
 
 bool ls_halo_can(ls_builder *b, const ls_node *node) {

@@ -9,6 +9,8 @@
  *   all before         scan             scan.c, scan_owners.c
  *   by index           deal             deal.c
  *
+ * Halo and scan, and what is called behind them, work by runs of positions (runs.c).
+ *
  * Beside these files only the attention strategies, which have hops of their own, send anything
  * (tools/check-layers.py).
  *
@@ -184,6 +186,18 @@ typedef struct ls_all_reduce {
 ls_all_reduce ls_all_reduce_begin(ls_builder *b, int team, ls_operand part, ls_operand sum, int64_t most);
 void ls_all_reduce_finish(ls_builder *b, ls_all_reduce *r);
 
+/* --- runs (runs.c) ------------------------------------------------------------------------------------------------ */
+
+/*
+ * The image's layout, in the runs for each of which kernels that need neighbours or states are called: where sums are
+ * canonical these are chunks, so that calls are the same for any number of ranks. Its arrays live as long as the
+ * program is lowered.
+ */
+ls_layout ls_runs_of(const ls_builder *b);
+/* The runs of this rank's positions; returns how many. And the most that a rank has. */
+int ls_my_runs(const ls_builder *b, const ls_layout_run **runs);
+int ls_most_runs(const ls_builder *b);
+
 /* --- halo (halo.c) ------------------------------------------------------------------------------------------------ */
 
 /* Tokens of other ranks before and after the runs of this rank's positions. */
@@ -193,10 +207,8 @@ typedef struct ls_halo {
     const struct ls_halo_pieces *takes; /* of each message */
 } ls_halo;
 
-/* The runs of this rank's positions; returns how many. */
-int ls_halo_runs(const ls_builder *b, const ls_layout_run **runs);
 /*
- * Whether the layout leaves neighbours in the sequence together, a run or two for each rank. If not, the error has the
+ * Whether the layout leaves neighbours in the sequence together, in not too many runs a rank. If not, the error has the
  * node's name and the reason; and the compilation fails.
  */
 LS_MUST_USE ls_status ls_halo_fits(const ls_builder *b, const ls_node *node);
@@ -222,8 +234,7 @@ typedef struct ls_scan {
  */
 typedef void (*ls_scan_follow)(ls_builder *b, const void *context, ls_operand maps, bool reverse, ls_operand state);
 
-/* The most runs that a rank has: so many maps and states are made on every rank. */
-int64_t ls_scan_room(const ls_builder *b);
+/* room: the most runs that a rank has (ls_most_runs). So many maps and states are made on every rank. */
 /* maps [room,map..]: what each run of this rank does to a state; where it has fewer, anything. */
 ls_scan ls_scan_begin(ls_builder *b, bool backwards, ls_operand maps);
 /* states [room,state..]: of each run of this rank, from a state of zeros in front of the first of all. */

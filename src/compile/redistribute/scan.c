@@ -28,13 +28,11 @@ static int sequence_team(ls_builder *b) {
     return ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE));
 }
 
-int64_t ls_scan_room(const ls_builder *b) { return ls_layout_most_runs(&b->image->layout); }
-
 /* All runs in the order in which states follow each other; returns how many. pieces: by rank of the sequence. */
 static int find_runs(ls_builder *b, bool backwards, const int64_t *pieces, run **out) {
-    const ls_layout *layout = &b->image->layout;
+    const ls_layout made = ls_runs_of(b), *layout = &made;
     const int me = ls_build_team_place(b, sequence_team(b));
-    const int64_t room = ls_scan_room(b);
+    const int64_t room = ls_most_runs(b);
     run *runs = LS_NEW_ARRAY(b->image->arena, run, layout->P * room);
     int n = 0;
     for (int p = 0; p < layout->P; p++) {
