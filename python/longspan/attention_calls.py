@@ -38,7 +38,7 @@ class Mask(ctypes.Structure):
 SPREAD = [(name, {"i": ctypes.c_int64, "s": ctypes.c_char_p, "b": ctypes.c_bool, "d": ctypes.c_double}[kind]) for name, kind in (
     ("ranks", "i"), ("threads", "i"), ("strategy", "s"), ("mesh", "s"), ("layout", "s"), ("transfers", "s"), ("shard", "s"), ("sums", "s"),
     ("isa", "s"), ("device", "s"), ("kernels", "s"), ("memory", "i"), ("recompute", "s"), ("offload", "s"), ("tile", "s"), ("tile_rows", "i"),
-    ("measure", "b"), ("as_threads", "b"), ("wait_timeout", "d"), ("pipeline", "s"))]  # fmt: skip
+    ("measure", "b"), ("as_threads", "b"), ("wait_timeout", "d"), ("pipeline", "s"), ("slices", "i"))]  # fmt: skip
 
 
 class Spread(ctypes.Structure):
