@@ -1,6 +1,7 @@
 /*
  * Speed of attention and attention_grad, causal, beside the processor's own peak. One JSON object per line.
- * GFLOP/s count visible pairs only: 4*D forward, 10*D backward, for each query head.
+ * GFLOP/s count visible pairs only: 2*(D + E) forward, 6*D + 4*E backward, for each query head; D: elements of a head
+ * of queries and keys, E: of values.
  *
  *   attention_kernel [ISA] [THREADS]     default: the best isa, 1 and 2 threads
  */
@@ -12,11 +13,12 @@
 #include "kernel/kernel.h"
 
 typedef struct shape {
-    int64_t S, Hq, Hkv, D;
+    int64_t S, Hq, Hkv, D, E;
 } shape;
 
-static const shape shapes[] = {{4096, 4, 2, 64},  {4096, 4, 2, 96},  {4096, 4, 2, 128},
-                               {4096, 4, 2, 256}, {16384, 4, 2, 64}, {4096, 16, 4, 128}};
+static const shape shapes[] = {{4096, 4, 2, 64, 64},   {4096, 4, 2, 96, 96},  {4096, 4, 2, 128, 128},
+                               {4096, 4, 2, 256, 256}, {16384, 4, 2, 64, 64}, {4096, 16, 4, 128, 128},
+                               {4096, 4, 4, 192, 128}};
 
 typedef float vector __attribute__((vector_size(64)));
 
@@ -107,9 +109,9 @@ static void measure(const shape *s, const ls_kernel *forward, const ls_kernel *b
     const ls_view span_view = ls_view_dense(spans, LS_I32, 3, span_size);
     const ls_view position_view = ls_view_dense(positions, LS_I32, 1, position_size);
     const ls_view q = random_view(T, 1, s->S, s->Hq, s->D), k = random_view(T, 1, s->S, s->Hkv, s->D);
-    const ls_view v = random_view(T, 1, s->S, s->Hkv, s->D), dout = random_view(T, 1, s->S, s->Hq, s->D);
-    const ls_view o = random_view(LS_F32, 1, s->S, s->Hq, s->D), dq = random_view(LS_F32, 1, s->S, s->Hq, s->D);
-    const ls_view dk = random_view(LS_F32, 1, s->S, s->Hkv, s->D), dv = random_view(LS_F32, 1, s->S, s->Hkv, s->D);
+    const ls_view v = random_view(T, 1, s->S, s->Hkv, s->E), dout = random_view(T, 1, s->S, s->Hq, s->E);
+    const ls_view o = random_view(LS_F32, 1, s->S, s->Hq, s->E), dq = random_view(LS_F32, 1, s->S, s->Hq, s->D);
+    const ls_view dk = random_view(LS_F32, 1, s->S, s->Hkv, s->D), dv = random_view(LS_F32, 1, s->S, s->Hkv, s->E);
     ls_view lse = random_view(LS_F32, 1, s->Hq, s->S, 1), delta = random_view(LS_F32, 1, s->Hq, s->S, 1);
     lse = ls_view_dense(lse.data, LS_F32, 3, lse_size);
     delta = ls_view_dense(delta.data, LS_F32, 3, lse_size);
@@ -121,15 +123,16 @@ static void measure(const shape *s, const ls_kernel *forward, const ls_kernel *b
     const double forward_seconds = time_kernel(forward, &call, pool, &forward_bytes);
     const double backward_seconds = time_kernel(backward, &grad, pool, &backward_bytes);
     const double pairs = (double)s->S * ((double)s->S + 1) / 2 * (double)s->Hq;
-    const double forward_rate = 4 * (double)s->D * pairs / forward_seconds / 1e9;
-    const double backward_rate = 10 * (double)s->D * pairs / backward_seconds / 1e9;
-    printf("{\"bench\":\"attention_kernel\",\"isa\":\"%s\",\"dtype\":\"%s\",\"threads\":%d,\"S\":%lld,\"Hq\":%lld,"
-           "\"Hkv\":%lld,\"D\":%lld,\"forward_seconds\":%.4f,\"backward_seconds\":%.4f,\"forward_gflops\":%.1f,"
-           "\"backward_gflops\":%.1f,\"peak_f32_gflops\":%.1f,\"forward_share\":%.3f,\"backward_share\":%.3f,"
-           "\"forward_workspace\":%.0f,\"backward_workspace\":%.0f}\n",
-           ls_isa_name(ls_isa_within(forward->needs)), ls_dtype_name(T), threads, (long long)s->S, (long long)s->Hq,
-           (long long)s->Hkv, (long long)s->D, forward_seconds, backward_seconds, forward_rate, backward_rate, peak,
-           forward_rate / peak, backward_rate / peak, forward_bytes, backward_bytes);
+    const double forward_rate = (double)(2 * s->D + 2 * s->E) * pairs / forward_seconds / 1e9;
+    const double backward_rate = (double)(6 * s->D + 4 * s->E) * pairs / backward_seconds / 1e9;
+    printf(
+        "{\"bench\":\"attention_kernel\",\"isa\":\"%s\",\"dtype\":\"%s\",\"threads\":%d,\"S\":%lld,\"Hq\":%lld,"
+        "\"Hkv\":%lld,\"D\":%lld,\"E\":%lld,\"forward_seconds\":%.4f,\"backward_seconds\":%.4f,\"forward_gflops\":%.1f,"
+        "\"backward_gflops\":%.1f,\"peak_f32_gflops\":%.1f,\"forward_share\":%.3f,\"backward_share\":%.3f,"
+        "\"forward_workspace\":%.0f,\"backward_workspace\":%.0f}\n",
+        ls_isa_name(ls_isa_within(forward->needs)), ls_dtype_name(T), threads, (long long)s->S, (long long)s->Hq,
+        (long long)s->Hkv, (long long)s->D, (long long)s->E, forward_seconds, backward_seconds, forward_rate,
+        backward_rate, peak, forward_rate / peak, backward_rate / peak, forward_bytes, backward_bytes);
     fflush(stdout);
     void *all[] = {positions, spans,   q.data,  k.data,  v.data,   dout.data,
                    o.data,    dq.data, dk.data, dv.data, lse.data, delta.data};

@@ -26,10 +26,11 @@
  * ranks: see "Calls on whole arrays" below.
  *
  * Axes. A rank holds `batch` sequences from first_batch on, and n tokens of each; `positions` are their positions in
- * the whole sequence: row i of its arrays is the token at positions[i]. q, o and their gradients are [batch, n, heads,
- * head_size], k, v and their gradients [batch, n, kv_heads, head_size], lse is [batch, heads, n]; all dense, the last
- * dimension contiguous. Query head h reads KV head h / (heads / kv_heads). With S tokens on P ranks n is floor or ceil
- * of S/P; every position is on one rank. Without dp ranks in the mesh, every rank holds a part of all sequences.
+ * the whole sequence: row i of its arrays is the token at positions[i]. q is [batch, n, heads, head_size], k [batch, n,
+ * kv_heads, head_size], v [batch, n, kv_heads, value_size], o [batch, n, heads, value_size], gradients are like what
+ * they are of, lse is [batch, heads, n]; all dense, the last dimension contiguous. Query head h reads KV head h /
+ * (heads / kv_heads). With S tokens on P ranks n is floor or ceil of S/P; every position is on one rank. Without dp
+ * ranks in the mesh, every rank holds a part of all sequences.
  *
  * Element types. q, k, v, grad_o, o, dq, dk, dv: `dtype`. lse: f32 (f64 if dtype is f64), natural logarithm. For a
  * query that sees no key, lse is -inf and its row of o is zeros. Sums over all ranks are made in the type of lse and
@@ -75,15 +76,16 @@ typedef struct ls_shared_attention ls_shared_attention;
 typedef struct ls_attention_options {
     int64_t batch, seq;      /* of all ranks together */
     int64_t heads, kv_heads; /* heads is a multiple of kv_heads */
-    int64_t head_size;
-    ls_dtype dtype;      /* LS_F32 (0), LS_F64 or LS_BF16 */
-    const ls_mask *mask; /* copied; NULL: full */
-    double scale;        /* of q·k; 0: 1/sqrt(head_size) */
-    double softcap;      /* logits become softcap*tanh(logit/softcap); 0: unchanged */
-    bool sink;           /* one more logit per query head, without a value: ls_attention_with_sink in graph.h */
-    bool documents;      /* calls on whole arrays may say which documents the sequences hold */
-    bool gradients;      /* backward may be called: compiles a program and reserves memory for it */
-    ls_spread spread;    /* recompute and tile are ignored */
+    int64_t head_size;       /* of q and k */
+    int64_t value_size;      /* of v, and so of o; 0: head_size */
+    ls_dtype dtype;          /* LS_F32 (0), LS_F64 or LS_BF16 */
+    const ls_mask *mask;     /* copied; NULL: full */
+    double scale;            /* of q·k; 0: 1/sqrt(head_size) */
+    double softcap;          /* logits become softcap*tanh(logit/softcap); 0: unchanged */
+    bool sink;               /* one more logit per query head, without a value: ls_attention_with_sink in graph.h */
+    bool documents;          /* calls on whole arrays may say which documents the sequences hold */
+    bool gradients;          /* backward may be called: compiles a program and reserves memory for it */
+    ls_spread spread;        /* recompute and tile are ignored */
 } ls_attention_options;
 
 /*
@@ -145,8 +147,8 @@ LS_MUST_USE ls_status ls_attention_backward(ls_attention_rank *rank);
 
 /*
  * Collective. Reads a whole array by its name in ls_attention_rank ("o", "dq", ...): all sequences in the order of
- * their tokens, [batch, seq, heads, head_size], with the sizes of all ranks together and the array's own element type.
- * out may be NULL on ranks that need no copy.
+ * their tokens, [batch, seq, heads, head_size or value_size], with the sizes of all ranks together and the array's own
+ * element type. out may be NULL on ranks that need no copy.
  */
 LS_MUST_USE ls_status ls_attention_get(ls_attention_rank *rank, const char *name, void *out);
 
@@ -200,8 +202,9 @@ LS_MUST_USE ls_status ls_attention_barrier(ls_attention_rank *rank, bool *stop);
  */
 
 /*
- * Of [batch, seq, heads, head_size] (kv_heads for k, v and their gradients): the caller's memory, of the host or, if
- * the call says so, of a GPU, with any strides, but head_size elements lie one after the other. Element (b, s, h, d) is
+ * Of [batch, seq, heads, head_size] (kv_heads for k, v and their gradients; value_size for v, o and their gradients):
+ * the caller's memory, of the host or, if the call says so, of a GPU, with any strides, but the elements of a head lie
+ * one after the other. Element (b, s, h, d) is
  * at b*batch + s*token + h*head + d.
  */
 typedef struct ls_attention_strided {

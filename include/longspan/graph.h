@@ -140,8 +140,9 @@ ls_tensor ls_rope_table(ls_graph *graph, ls_tensor positions, int64_t D, const l
 ls_tensor ls_rotate(ls_graph *graph, ls_tensor x, ls_tensor table);
 
 /*
- * softmax(scale · q·kᵀ) · v under the mask, grouped queries: q T[B,S,Hq,D], k and v T[B,S,Hkv,D] -> T[B,S,Hq,D].
- * Hq is a multiple of Hkv; D is any. The strategy that computes it over ranks is chosen when the graph is compiled.
+ * softmax(scale · q·kᵀ) · v under the mask, grouped queries: q T[B,S,Hq,D], k T[B,S,Hkv,D], v T[B,S,Hkv,E] ->
+ * T[B,S,Hq,E]. Hq is a multiple of Hkv; D and E are any. The strategy that computes it over ranks is chosen when the
+ * graph is compiled.
  */
 ls_tensor ls_attention(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask, double scale);
 /* The same with soft-capped logits, c·tanh(logit/c), as in Gemma 2. softcap 0: no cap. */

@@ -46,7 +46,7 @@ class Spread(ctypes.Structure):
 
 
 class Options(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in ("batch", "seq", "heads", "kv_heads", "head_size")] + [
+    _fields_ = [(name, ctypes.c_int64) for name in ("batch", "seq", "heads", "kv_heads", "head_size", "value_size")] + [
         ("dtype", ctypes.c_int), ("mask", ctypes.POINTER(Mask)), ("scale", ctypes.c_double), ("softcap", ctypes.c_double),
         ("sink", ctypes.c_bool), ("documents", ctypes.c_bool), ("gradients", ctypes.c_bool), ("spread", Spread)]  # fmt: skip
 
@@ -111,7 +111,7 @@ def options_of(text):
 
 # --- open attentions --------------------------------------------------------------------------------------------------------
 
-Form = collections.namedtuple("Form", "batch seq heads kv_heads head_size dtype sink documents way")
+Form = collections.namedtuple("Form", "batch seq heads kv_heads head_size value_size dtype sink documents way")
 
 
 class Attention:
@@ -120,10 +120,12 @@ class Attention:
     def __init__(self, form, gradients):
         self.form, self.gradients = form, gradients
         opens, self.c_forward, self.c_backward, self.close = functions()
+        if form.value_size < 1:  # which the library would take for not given
+            raise ValueError(f"attention: heads of v have size {form.value_size}; expected at least 1")
         if form.dtype not in DTYPES:
             raise ValueError(f"attention of {form.dtype}; expected one of {', '.join(DTYPES)}")
         mask, scale, softcap, spread = options_of(form.way)
-        options = Options(*form[:5], DTYPES[form.dtype], ctypes.pointer(mask) if mask else None, scale, softcap, form.sink, form.documents,
+        options = Options(*form[:6], DTYPES[form.dtype], ctypes.pointer(mask) if mask else None, scale, softcap, form.sink, form.documents,
                           gradients, spread)  # fmt: skip
         self.handle = ctypes.c_void_p()
         with own_ranks():

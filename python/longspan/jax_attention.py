@@ -96,16 +96,17 @@ def alike(arrays, *others):
 def attention(q, k, v, *, causal=False, window=None, scale=None, softcap=None, sink=None, documents=None, **spread):
     """
     softmax(scale · q kᵀ) · v over the keys that a query sees, spread over ranks of this machine, which are threads. On the CPU.
-      q                       [batch, tokens, heads, size]; k, v: [batch, tokens, KV heads, size], where heads is a multiple of KV heads
+      q                       [batch, tokens, heads, size]; k: [batch, tokens, KV heads, size], where heads is a multiple of KV heads
+      v                       [batch, tokens, KV heads, any size], which the result has too
       causal, window          window: a query sees itself and window - 1 keys before it
       scale, softcap          of logits; scale 1/sqrt(size) unless given
       sink                    [heads]: a logit more for each query, without a value
       documents               [batch, tokens] of integers: a query sees keys of its own document alone
       ranks, threads, strategy, mesh, layout, transfers, memory    as the options of `longspan train`; chosen unless given
     """
-    if q.ndim != 4 or k.shape != v.shape or q.shape[:2] != k.shape[:2] or q.shape[3:] != k.shape[3:]:
+    if q.ndim != 4 or k.ndim != 4 or k.shape[:3] != v.shape[:3] or v.ndim != 4 or q.shape[:2] != k.shape[:2] or q.shape[3:] != k.shape[3:]:
         raise ValueError(f"attention: q is {q.shape}, k {k.shape}, v {v.shape}; expected [batch, tokens, heads, size], the same but for the heads "
-                         "of k and v")  # fmt: skip
+                         "of k and v, and the size of those of v")  # fmt: skip
     if len({str(x.dtype) for x in (q, k, v) + (() if sink is None else (sink,))}) != 1:
         raise ValueError(f"attention: q is {q.dtype}, k {k.dtype}, v {v.dtype}; expected one type for all, and the sink")
     if sink is not None and sink.shape != (q.shape[2],):
@@ -114,7 +115,7 @@ def attention(q, k, v, *, causal=False, window=None, scale=None, softcap=None, s
         raise ValueError(f"attention: documents are {documents.shape}; expected {q.shape[:2]}")
     how = calls.way(causal=causal, window=window, scale=scale, softcap=softcap, **spread)
     batch, tokens, heads, size = q.shape
-    form = calls.Form(batch, tokens, heads, k.shape[2], size, str(q.dtype), sink is not None, documents is not None, how)
+    form = calls.Form(batch, tokens, heads, k.shape[2], size, v.shape[3], str(q.dtype), sink is not None, documents is not None, how)
     sink = jnp.zeros(0, q.dtype) if sink is None else sink
     documents = jnp.zeros(0, jnp.int32) if documents is None else documents.astype(jnp.int32)
     return op(form, *alike([q, k, v, sink, documents]))
@@ -123,7 +124,7 @@ def attention(q, k, v, *, causal=False, window=None, scale=None, softcap=None, s
 def forward(form, gradients, q, k, v, sink, documents):
     """(o, lse)."""
     lse = jax.ShapeDtypeStruct((form.batch, form.heads, form.seq), jnp.float64 if form.dtype == "float64" else jnp.float32)
-    call = jax.ffi.ffi_call("longspan_attention_forward", (jax.ShapeDtypeStruct(q.shape, q.dtype), lse), vmap_method="sequential")
+    call = jax.ffi.ffi_call("longspan_attention_forward", (jax.ShapeDtypeStruct(q.shape[:3] + v.shape[3:], q.dtype), lse), vmap_method="sequential")
     return alike(call(q, k, v, sink, documents, form=name_of(form, gradients)), q)
 
 

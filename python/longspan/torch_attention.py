@@ -19,7 +19,8 @@ DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "b
 def attention(q, k, v, *, causal=False, window=None, scale=None, softcap=None, sink=None, documents=None, **spread):
     """
     softmax(scale · q kᵀ) · v over the keys that a query sees, spread over ranks of this machine, which are threads.
-      q                       [batch, heads, tokens, size]; k, v: [batch, KV heads, tokens, size], where heads is a multiple of KV heads
+      q                       [batch, heads, tokens, size]; k: [batch, KV heads, tokens, size], where heads is a multiple of KV heads
+      v                       [batch, KV heads, tokens, any size], which the result has too
       causal, window          window: a query sees itself and window - 1 keys before it
       scale, softcap          of logits; scale 1/sqrt(size) unless given
       sink                    [heads]: a logit more for each query, without a value
@@ -46,8 +47,11 @@ def check(q, k, v, sink):
             raise ValueError(f"attention: {name} is on {x.device}; expected the CPU or a GPU, the same for all (q is on {q.device})")
         if x.dim() != dims or x.dtype != q.dtype or x.dtype not in DTYPES:
             raise ValueError(f"attention: {name} is {x.dtype} of {x.dim()} dimensions; expected {dims}, and one of f32, f64 and bf16 for all")
-    if k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[2:] != k.shape[2:]:
-        raise ValueError(f"attention: q is {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}; expected the same but for the heads of k and v")
+    if k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0] or q.shape[2:] != k.shape[2:]:
+        raise ValueError(f"attention: q is {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}; expected the same but for the heads of k and v, and "
+                         "the size of those of v")  # fmt: skip
+    if (q.shape[3] == 0) != (v.shape[3] == 0):
+        raise ValueError(f"attention: heads of q have size {q.shape[3]}, those of v {v.shape[3]}; expected at least 1")
 
 
 def check_ways(environment):
@@ -67,14 +71,15 @@ library.define(
 )
 
 
-def form_of(q, k, sink, documents, how):
+def form_of(q, k, v, sink, documents, how):
     batch, heads, tokens, size = q.shape
-    return calls.Form(batch, tokens, heads, k.shape[1], size, DTYPES[q.dtype], sink is not None, documents is not None, how)
+    return calls.Form(batch, tokens, heads, k.shape[1], size, v.shape[3], DTYPES[q.dtype], sink is not None, documents is not None, how)
 
 
-def result(like):
-    """[batch, heads, tokens, size], with the heads inside the tokens in memory."""
-    batch, heads, tokens, size = like.shape
+def result(like, size=None):
+    """[batch, heads, tokens, size] of `like`, or with another size; in memory the heads are inside the tokens."""
+    batch, heads, tokens, own = like.shape
+    size = own if size is None else size
     return like.new_empty((batch, tokens, heads, size)).transpose(1, 2)
 
 
@@ -117,13 +122,13 @@ NONE = (0, 0, 0, 0)
 
 
 def forward(q, k, v, sink, documents, how, gradients):
-    o, lse = result(q), lse_of(q)
+    o, lse = result(q, v.shape[3]), lse_of(q)
     if q.numel() == 0:
         return o, lse
     q, k, v = map(dense_rows, (q, k, v))
     sink = None if sink is None else sink.contiguous()
     about, held = bounds(documents)  # held: until the call has returned
-    attention = calls.opened(form_of(q, k, sink, documents, how), gradients)
+    attention = calls.opened(form_of(q, k, v, sink, documents, how), gradients)
     with current(q):
         attention.forward(*strided(q), *strided(k), *strided(v), *strided(o), lse.data_ptr(), address(sink), *about, *NONE, *NONE, *NONE, *NONE, 0,
                           *place(q))  # fmt: skip
@@ -138,7 +143,7 @@ def backward(grad_o, q, k, v, o, lse, sink, documents, how):
     q, k, v, o, grad_o = map(dense_rows, (q, k, v, o, grad_o))
     lse, sink = lse.contiguous(), None if sink is None else sink.contiguous()
     about, held = bounds(documents)
-    attention = calls.opened(form_of(q, k, sink, documents, how), True)
+    attention = calls.opened(form_of(q, k, v, sink, documents, how), True)
     with current(q):
         attention.backward(*strided(q), *strided(k), *strided(v), *strided(o), lse.data_ptr(), address(sink), *about, *strided(grad_o), *strided(dq),
                            *strided(dk), *strided(dv), 0 if sink is None else dsink.data_ptr(), *place(q))  # fmt: skip
@@ -152,7 +157,7 @@ for where in ("CPU", "CUDA"):
 
 @torch.library.register_fake("longspan::attention", lib=library)
 def shapes(q, k, v, sink, documents, how, gradients):
-    return result(q), lse_of(q)
+    return result(q, v.shape[3]), lse_of(q)
 
 
 @torch.library.register_fake("longspan::attention_backward", lib=library)

@@ -29,7 +29,10 @@ static ls_status shape_error(const char *path, const ls_npy *file, const char *e
     return ls_error(LS_INVALID, "%s: shape is %s, expected %s", path, shape, expected);
 }
 
-/* k has the shape of q except for the heads, v that of k, grad_o that of q; the sink has one element per head of q. */
+/*
+ * k has the shape of q except for the heads, v that of k except for their size, grad_o that of q with the size of v's;
+ * the sink has one element per head of q.
+ */
 static ls_status check_shapes(const char *const path[], const ls_npy file[]) {
     char expected[128];
     for (int i = LS_Q; i <= LS_GRAD_O; i++) {
@@ -37,11 +40,11 @@ static ls_status check_shapes(const char *const path[], const ls_npy file[]) {
         if (file[i].ndim != 4) return shape_error(path[i], &file[i], "four dimensions [B,S,H,D]");
         if (file[i].count == 0) return shape_error(path[i], &file[i], "no dimension of size 0");
     }
-    const int64_t *q = file[LS_Q].shape, *k = file[LS_K].shape;
+    const int64_t *q = file[LS_Q].shape, *k = file[LS_K].shape, *v = file[LS_V].shape;
     for (int i = LS_K; i <= LS_GRAD_O; i++) {
         if (path[i] == NULL) continue;
         const int64_t heads = i == LS_GRAD_O ? q[2] : i == LS_V ? k[2] : file[i].shape[2];
-        const int64_t wanted[] = {q[0], q[1], heads, q[3]};
+        const int64_t wanted[] = {q[0], q[1], heads, i == LS_K ? q[3] : v[3]};
         if (memcmp(wanted, file[i].shape, sizeof wanted) == 0) continue;
         ls_sizes_print(4, wanted, expected, sizeof expected);
         return shape_error(path[i], &file[i], expected);
@@ -101,6 +104,7 @@ static ls_status build(attention_run *r) {
                                                             .heads = q[2],
                                                             .kv_heads = r->in[LS_K].size[2],
                                                             .head_size = q[3],
+                                                            .value_size = r->in[LS_V].size[3],
                                                             .mask = &r->mask.mask,
                                                             .scale = r->job->scale,
                                                             .softcap = r->job->softcap,
@@ -197,9 +201,8 @@ typedef struct attention_flags {
 static const ls_option options[] = {
     CLI_REQUIRED_TEXT("q", "FILE", AT(q), "queries [B,S,Hq,D], f4 or f8 .npy"),
     CLI_REQUIRED_TEXT("k", "FILE", AT(k), "keys [B,S,Hkv,D]; Hq is a multiple of Hkv"),
-    CLI_REQUIRED_TEXT("v", "FILE", AT(v), "values, shaped like the keys"),
-    CLI_TEXT("do", "FILE", AT(grad_o),
-             "gradient of the output, shaped like the queries; with it the gradients are computed"),
+    CLI_REQUIRED_TEXT("v", "FILE", AT(v), "values [B,S,Hkv,E]; E may be D or another size"),
+    CLI_TEXT("do", "FILE", AT(grad_o), "gradient of the output [B,S,Hq,E]; with it the gradients are computed"),
     CLI_TEXT("sink", "FILE", AT(sink),
              "an additional logit for each query head [Hq], seen by all its queries, with value 0"),
     CLI_REQUIRED_TEXT("mask", "MASK", AT(mask), "which keys a query sees: see above"),
@@ -234,7 +237,7 @@ const cli_command cli_attention = {
     .summary = "distributed attention on arrays, and its gradients",
     .usage = "--q FILE --k FILE --v FILE [--do FILE] --mask MASK --out DIR [options]",
     .about =
-        "Reads .npy arrays, spreads them over the ranks, and writes the results in the order of the input: o [B,S,Hq,D], lse [B,Hq,S] "
+        "Reads .npy arrays, spreads them over the ranks, and writes the results in the order of the input: o [B,S,Hq,E], lse [B,Hq,S] "
         "(natural logarithm; for a query that sees no key it is -inf, and o is 0), dq, dk, dv. With --sink s, exp(s[h]) is added to the "
         "softmax's denominator of each query of head h, and to its lse; dsink [Hq] is the gradient.\n"
         "MASK: full; causal; window:W (a query sees itself and the W-1 before it); window:W:N (and the first N tokens, for all "

@@ -99,7 +99,7 @@ LS_MUST_USE ls_status ls_run_generate(const ls_generate_job *job, ls_generate_re
  */
 typedef struct ls_bench_options {
     int64_t seq, batch, ranks, threads, rounds; /* batch: sequences of a step */
-    int64_t heads, kv_heads, head_size;
+    int64_t heads, kv_heads, head_size, value_size;
     const char *mask, *dtype, *strategy, *mesh, *shard, *sums, *optimizer;
     const char *config;   /* config.json of a model, or its folder */
     const char *device;   /* as in ls_spread */

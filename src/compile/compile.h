@@ -361,8 +361,8 @@ LS_MUST_USE ls_status ls_compile_share(const ls_job *job, const ls_target *targe
 
 /* What a strategy is asked about. */
 typedef struct ls_attention_problem {
-    int64_t B, S; /* of one replica; global sequence */
-    int64_t Hq, Hkv, D;
+    int64_t B, S;          /* of one replica; global sequence */
+    int64_t Hq, Hkv, D, E; /* heads; elements of one of queries and keys, of one of values */
     ls_mesh mesh;
 } ls_attention_problem;
 

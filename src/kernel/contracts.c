@@ -32,7 +32,7 @@ static unsigned reads_of_attention_grad(const void *p) {
 #define WIDER(i) (IN(i) | 1u << (16 + (i)))
 #define ANY_INPUT (OUT(0) - 1)
 #define UPDATE_INPUTS "grad G[n] control f64[6] group i32[u] settings f64[K,2]"
-#define ATTENTION_INPUTS "q ~T[B,N,H,D] k ~T[B,K,J,D] v ~T[B,K,J,D] spans i32[B,N,W] kpos i32[K]"
+#define ATTENTION_INPUTS "q ~T[B,N,H,D] k ~T[B,K,J,D] v ~T[B,K,J,E] spans i32[B,N,W] kpos i32[K]"
 
 #define LINEAR_RECURRENCE_INPUTS "decay ~G[B,N,H,A] beta ~G[B,N,H,C] places ~i32[B,N,X]"
 
@@ -255,7 +255,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
      */
     [LS_KERNEL_ATTENTION] = {.name = "attention",
                              .in = ATTENTION_INPUTS,
-                             .out = "o ~G[B,N,H,D] lse ~G[B,H,N]",
+                             .out = "o ~G[B,N,H,E] lse ~G[B,H,N]",
                              .params = true,
                              .check = ls_check_attention,
                              .reads_too = reads_of_attention,
@@ -294,8 +294,8 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
      * a relative 1e-6, and P = 0 for lower ones. Params say which results are added to what is there.
      */
     [LS_KERNEL_ATTENTION_GRAD] = {.name = "attention_grad",
-                                  .in = ATTENTION_INPUTS " do ~T[B,N,H,D] lse ~G[B,H,N] delta ~G[B,H,N]",
-                                  .out = "dq ~G[B,N,H,D] dk ~G[B,K,J,D] dv ~G[B,K,J,D]",
+                                  .in = ATTENTION_INPUTS " do ~T[B,N,H,E] lse ~G[B,H,N] delta ~G[B,H,N]",
+                                  .out = "dq ~G[B,N,H,D] dk ~G[B,K,J,D] dv ~G[B,K,J,E]",
                                   .params = true,
                                   .check = ls_check_attention,
                                   .reads_too = reads_of_attention_grad,

@@ -36,14 +36,15 @@ ls_attention_shape ls_long_attention(const ls_timed_place *place, ls_dtype T, in
     const int64_t width = ls_timed_place_width(place), heads = width > 0 ? 2 * ls_max(1, width / SHARE) : HEADS_OF_CORE;
     const int64_t of_core = T == LS_F64 ? REFERENCE_TOKENS : TOKENS, most = T == LS_F32 ? MOST_F32 : MOST;
     return (ls_attention_shape){
-        .S = width > 0 ? ls_min(most, EACH * width * width) : of_core, .Hq = heads, .Hkv = heads / 2, .D = D};
+        .S = width > 0 ? ls_min(most, EACH * width * width) : of_core, .Hq = heads, .Hkv = heads / 2, .D = D, .E = D};
 }
 
 static ls_attention_shape short_attention(const ls_timed_place *place, const ls_attention_shape *whole) {
     enum { TOKENS = 128, HEADS_OF_CORE = 16, EACH = 4, SHARE = 4 };
     const int64_t width = ls_timed_place_width(place), heads = width > 0 ? EACH * width : HEADS_OF_CORE;
     const int64_t tokens = width > 0 ? whole->S / SHARE : whole->S;
-    return (ls_attention_shape){.S = ls_min(tokens, TOKENS), .Hq = heads, .Hkv = heads / 2, .D = whole->D};
+    return (ls_attention_shape){
+        .S = ls_min(tokens, TOKENS), .Hq = heads, .Hkv = heads / 2, .D = whole->D, .E = whole->E};
 }
 
 static ls_status probe_open(ls_arena *arena, ls_timed_place *place, ls_dtype T, int direction, int length, int64_t D,
@@ -87,9 +88,10 @@ static ls_attention_cost cost_of(const probe p[HEADS][LENGTHS], int direction) {
         pair_and_row(p[h], &pair[h], &row[h]);
         bytes[h] = p[h][SHORT].bytes / p[h][SHORT].rows;
     }
-    const double flops = ls_attention_flops(direction);
-    const line pairs = line_through(flops * (double)head_size[SMALL_HEAD], pair[SMALL_HEAD],
-                                    flops * (double)head_size[LARGE_HEAD], pair[LARGE_HEAD]);
+    double flops[HEADS];
+    for (int h = 0; h < HEADS; h++)
+        flops[h] = ls_attention_flops(direction, (double)head_size[h], (double)head_size[h]);
+    const line pairs = line_through(flops[SMALL_HEAD], pair[SMALL_HEAD], flops[LARGE_HEAD], pair[LARGE_HEAD]);
     const line rows = line_through(bytes[SMALL_HEAD], row[SMALL_HEAD], bytes[LARGE_HEAD], row[LARGE_HEAD]);
     return (ls_attention_cost){.flop = pairs.slope, .pair = pairs.constant, .row = rows.constant, .byte = rows.slope};
 }

@@ -49,7 +49,7 @@ ls_status ls_measure_rows(ls_arena *arena, ls_timed_place *place, ls_row_rates *
         const ls_attention_shape shape = ls_long_attention(place, types[t], HEAD);
         for (int direction = 0; direction < LS_DIRECTIONS; direction++) {
             const ls_kernel_call call = ls_attention_call_make(arena, types[t], direction, &shape, &causal);
-            const double flops = ls_attention_flops(direction) * HEAD * ls_attention_call_pairs(&call);
+            const double flops = ls_attention_flops(direction, HEAD, HEAD) * ls_attention_call_pairs(&call);
             LS_TRY(measure_all(place, attention[direction], types[t], &call, flops, out));
         }
         const int64_t n = ls_product_side(place, types[t]);

@@ -358,9 +358,9 @@ void ls_device_pair_close(ls_device_pair *pair); /* NULL is allowed */
 
 /* --- timed_attention.c -------------------------------------------------------------------------------------------- */
 
-/* One sequence of S tokens with Hq query heads of size D, which share Hkv KV heads. */
+/* One sequence of S tokens with Hq query heads, which share Hkv KV heads: keys of size D, values of size E. */
 typedef struct ls_attention_shape {
-    int64_t S, Hq, Hkv, D;
+    int64_t S, Hq, Hkv, D, E;
 } ls_attention_shape;
 
 /*

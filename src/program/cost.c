@@ -154,19 +154,22 @@ ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores) {
     return all;
 }
 
-double ls_attention_flops(int direction) { return direction == LS_BACKWARD ? 10 : 4; }
+double ls_attention_flops(int direction, double D, double E) {
+    /* the logit, and what a value adds; of the gradient the logit again, dq and dk, and the weight's gradient and dv */
+    return direction == LS_BACKWARD ? 6 * D + 4 * E : 2 * D + 2 * E;
+}
 
 double ls_attention_rate(const ls_core_rates *rates, int direction, double head_size) {
     const ls_attention_cost *cost = &rates->attention[direction];
-    return 1 / (cost->flop + cost->pair / (ls_attention_flops(direction) * head_size));
+    return 1 / (cost->flop + cost->pair / ls_attention_flops(direction, head_size, head_size));
 }
 
 ls_kernel_id ls_measured_as(ls_kernel_id id) { return ls_contracts[id].sample.out != NULL ? id : LS_KERNEL_ADD; }
 
 static double attention_seconds(const ls_instr *instr, int direction, double bytes, const ls_rates *rates) {
     const ls_attention_cost *cost = &rates->core.attention[direction];
-    const int64_t *q = instr->in[0].view.size; /* [B, n, Hq, D] */
-    const double pairs = instr->flops / (ls_attention_flops(direction) * (double)q[3]);
+    const int64_t *q = instr->in[0].view.size, E = instr->in[2].view.size[3]; /* [B, n, Hq, D], of v */
+    const double pairs = instr->flops / ls_attention_flops(direction, (double)q[3], (double)E);
     const double touched = instr->rows > 0 ? bytes * instr->rows / (double)(q[0] * q[1] * q[2]) : 0;
     return cost->flop * instr->flops + cost->pair * pairs + cost->row * instr->rows + cost->byte * touched;
 }

@@ -15,7 +15,7 @@
 
 /*
  * Attention, or its gradient, on one core takes flops * flop + pairs * pair + rows * row + bytes * byte seconds:
- *   flop   of the products: 4 (gradient: 10) for each element of a head and each (query, key) pair that the mask leaves
+ *   flop   of the products: ls_attention_flops for each (query, key) pair of one head that the mask leaves
  *   pair   a (query, key) pair of one head: mostly its exponential
  *   row    a query of one head that sees a key: its sums, and tiles that are not full
  *   byte   of the operands, as far as rows use them: copies into the order in which the products read them
@@ -26,8 +26,8 @@ typedef struct ls_attention_cost {
 
 enum { LS_FORWARD, LS_BACKWARD, LS_DIRECTIONS };
 
-/* Flops of a pair for each element of the head, in each direction. */
-double ls_attention_flops(int direction);
+/* Flops of a pair of one head, in each direction: D elements of a head of queries and keys, E of one of values. */
+double ls_attention_flops(int direction, double D, double E);
 
 /* Seconds of a byte of operands that lie in a cache, and of one that comes from memory. */
 typedef struct ls_byte_cost {

@@ -28,13 +28,15 @@ static ls_mask copy_mask(ls_graph *g, const ls_mask *given) {
     return mask;
 }
 
+/* Elements of a head of values. */
+static int64_t value_size(const ls_attention_options *o) { return o->value_size != 0 ? o->value_size : o->head_size; }
+
 static ls_tensor add_input(ls_graph *g, const ls_attention_options *o, int i) {
-    const int64_t heads = i == LS_K || i == LS_V ? o->kv_heads : o->heads;
-    const ls_shape tokens = {4,
-                             {{o->batch, LS_FACTOR_BATCH},
-                              {o->seq, LS_FACTOR_SEQUENCE},
-                              {heads, LS_FACTOR_NONE},
-                              {o->head_size, LS_FACTOR_NONE}}};
+    const int64_t heads = i == LS_K || i == LS_V ? o->kv_heads : o->heads,
+                  size = i == LS_V || i == LS_GRAD_O ? value_size(o) : o->head_size;
+    const ls_shape tokens = {
+        4,
+        {{o->batch, LS_FACTOR_BATCH}, {o->seq, LS_FACTOR_SEQUENCE}, {heads, LS_FACTOR_NONE}, {size, LS_FACTOR_NONE}}};
     const ls_shape sink = {1, {{o->heads, LS_FACTOR_NONE}}};
     return ls_graph_leaf(g, LS_ROLE_INPUT, ls_attention_input[i], o->dtype, i == LS_SINK ? &sink : &tokens);
 }
@@ -94,18 +96,16 @@ static ls_status check_sizes(const ls_attention_options *o) {
     const struct {
         const char *name;
         int64_t value;
-    } sizes[] = {{"batch", o->batch},
-                 {"seq", o->seq},
-                 {"heads", o->heads},
-                 {"kv_heads", o->kv_heads},
-                 {"head_size", o->head_size}};
-    double elements = 1;
+    } sizes[] = {{"batch", o->batch},         {"seq", o->seq},
+                 {"heads", o->heads},         {"kv_heads", o->kv_heads},
+                 {"head_size", o->head_size}, {"value_size", value_size(o)}};
     for (size_t i = 0; i < LS_COUNT(sizes); i++) {
         if (sizes[i].value < 1 || sizes[i].value > INT32_MAX)
             return ls_error(LS_INVALID, "attention: %s is %lld; expected 1 to %d", sizes[i].name,
                             (long long)sizes[i].value, INT32_MAX);
-        elements *= (double)sizes[i].value;
     }
+    const double elements =
+        (double)o->batch * (double)o->seq * (double)o->heads * (double)ls_max(o->head_size, value_size(o));
     if (elements > 0x1p58)
         return ls_error(LS_INVALID, "attention: arrays of %g elements; expected at most 2^58", elements);
     if (o->heads % o->kv_heads != 0)
@@ -121,8 +121,9 @@ static ls_status compare_processes(const ls_attention_options *o) {
     ls_alike *alike;
     LS_TRY(ls_alike_begin(&alike));
     ls_alike_add(alike, "element type", "%s", ls_dtype_name(o->dtype));
-    ls_alike_add(alike, "shape", "batch %lld, seq %lld, %lld heads, %lld KV heads of %lld", (long long)o->batch,
-                 (long long)o->seq, (long long)o->heads, (long long)o->kv_heads, (long long)o->head_size);
+    ls_alike_add(alike, "shape", "batch %lld, seq %lld, %lld heads, %lld KV heads of %lld, values of %lld",
+                 (long long)o->batch, (long long)o->seq, (long long)o->heads, (long long)o->kv_heads,
+                 (long long)o->head_size, (long long)value_size(o));
     ls_alike_add(alike, "scale", "%.17g", o->scale);
     ls_alike_add(alike, "softcap", "%.17g", o->softcap);
     ls_alike_add(alike, "sink", "%d", o->sink);

@@ -19,7 +19,7 @@
 /* --- the formula -------------------------------------------------------------------------------------------------- */
 
 typedef struct sizes {
-    int64_t B, S, Hq, Hkv, D;
+    int64_t B, S, Hq, Hkv, D, E; /* D: of a head of queries and keys; E: of values */
 } sizes;
 
 enum { Q, K, V, GO, SINK, INPUTS };
@@ -36,18 +36,17 @@ typedef struct arrays {
 
 static int64_t in_count(const sizes *n, int i) {
     if (i == SINK) return n->Hq;
-    return n->B * n->S * (i == K || i == V ? n->Hkv : n->Hq) * n->D;
+    return n->B * n->S * (i == K || i == V ? n->Hkv : n->Hq) * (i == V || i == GO ? n->E : n->D);
 }
 
 static int64_t out_count(const sizes *n, int i) {
     if (i == LSE) return n->B * n->S * n->Hq;
     if (i == DSINK) return n->Hq;
-    return n->B * n->S * (i == DK || i == DV ? n->Hkv : n->Hq) * n->D;
+    return n->B * n->S * (i == DK || i == DV ? n->Hkv : n->Hq) * (i == DV || i == O ? n->E : n->D);
 }
 
-static int64_t at(const sizes *n, int64_t H, int64_t b, int64_t s, int64_t h) {
-    return ((b * n->S + s) * H + h) * n->D;
-}
+/* The row of a head of a token. */
+static int64_t at(const sizes *n, int64_t H, int64_t b, int64_t s, int64_t h) { return (b * n->S + s) * H + h; }
 
 static double dot(const double *a, const double *b, int64_t n) {
     double sum = 0;
@@ -68,11 +67,11 @@ static double capped(const arrays *a, double logit) {
 static void one_row(arrays *a, sees_rule sees, int64_t b, int64_t s, int64_t h) {
     const sizes *n = &a->n;
     const double scale = 1 / sqrt((double)n->D);
-    const int64_t iq = at(n, n->Hq, b, s, h), hk = h / (n->Hq / n->Hkv);
+    const int64_t row = at(n, n->Hq, b, s, h), iq = row * n->D, io = row * n->E, hk = h / (n->Hq / n->Hkv);
     double p[64], slope[64], most = -INFINITY, sum = 0;
     for (int64_t k = 0; k < n->S; k++) {
         const bool seen = sees(s, k);
-        const double x = scale * dot(a->in[Q] + iq, a->in[K] + at(n, n->Hkv, b, k, hk), n->D);
+        const double x = scale * dot(a->in[Q] + iq, a->in[K] + at(n, n->Hkv, b, k, hk) * n->D, n->D);
         p[k] = seen ? capped(a, x) : -INFINITY;
         most = fmax(most, p[k]);
     }
@@ -88,15 +87,16 @@ static void one_row(arrays *a, sees_rule sees, int64_t b, int64_t s, int64_t h) 
     if (sum == 0) return;
     for (int64_t k = 0; k < n->S; k++) {
         p[k] /= sum;
-        for (int64_t d = 0; d < n->D; d++) a->out[O][iq + d] += p[k] * a->in[V][at(n, n->Hkv, b, k, hk) + d];
+        const double *v = a->in[V] + at(n, n->Hkv, b, k, hk) * n->E;
+        for (int64_t d = 0; d < n->E; d++) a->out[O][io + d] += p[k] * v[d];
     }
-    const double delta = dot(a->in[GO] + iq, a->out[O] + iq, n->D);
+    const double delta = dot(a->in[GO] + io, a->out[O] + io, n->E);
     if (a->sunk) a->out[DSINK][h] -= exp(sink - most) / sum * delta;
     for (int64_t k = 0; k < n->S; k++) {
-        const int64_t ik = at(n, n->Hkv, b, k, hk);
-        const double ds = p[k] == 0 ? 0 : slope[k] * p[k] * (dot(a->in[GO] + iq, a->in[V] + ik, n->D) - delta);
+        const int64_t key = at(n, n->Hkv, b, k, hk), ik = key * n->D, iv = key * n->E;
+        const double ds = p[k] == 0 ? 0 : slope[k] * p[k] * (dot(a->in[GO] + io, a->in[V] + iv, n->E) - delta);
+        for (int64_t d = 0; d < n->E; d++) a->out[DV][iv + d] += p[k] * a->in[GO][io + d];
         for (int64_t d = 0; d < n->D; d++) {
-            a->out[DV][ik + d] += p[k] * a->in[GO][iq + d];
             a->out[DQ][iq + d] += ds * a->in[K][ik + d];
             a->out[DK][ik + d] += ds * a->in[Q][iq + d];
         }
@@ -164,7 +164,7 @@ static void write_inputs(void **state, const arrays *a) {
     const sizes *n = &a->n;
     assert_ok(ls_npy_write(scratch_path(state, in_file[SINK]), LS_NPY_F8, 1, &n->Hq, a->in[SINK]));
     for (int i = 0; i < SINK; i++) {
-        const int64_t shape[] = {n->B, n->S, i == K || i == V ? n->Hkv : n->Hq, n->D};
+        const int64_t shape[] = {n->B, n->S, i == K || i == V ? n->Hkv : n->Hq, i == V || i == GO ? n->E : n->D};
         assert_ok(ls_npy_write(scratch_path(state, in_file[i]), LS_NPY_F8, 4, shape, a->in[i]));
     }
     const int64_t ends = LS_COUNT(document_ends);
@@ -279,7 +279,7 @@ static const char *const layouts[] = {"contiguous", "zigzag", "striped", "docume
 
 /* Some meshes have every mask in every layout; the others take turns. */
 static void test_every_mask(void **state) {
-    arrays a = make_arrays((sizes){2, 37, 6, 3, 5});
+    arrays a = make_arrays((sizes){2, 37, 6, 3, 5, 7});
     write_inputs(state, &a);
     for (size_t m = 0; m < LS_COUNT(masks); m++) {
         formula(&a, masks[m].sees);
@@ -300,7 +300,7 @@ static void test_every_mask(void **state) {
 }
 
 static void test_precision(void **state) {
-    arrays a = make_arrays((sizes){1, 61, 8, 2, 16});
+    arrays a = make_arrays((sizes){1, 61, 8, 2, 16, 16});
     write_inputs(state, &a);
     formula(&a, sees_causal);
     const ls_spread spread = {
@@ -326,7 +326,7 @@ static void test_travelling_precision(void **state) {
                   {"tokenring", "ring=8", 8},
                   {"tokenring", "ring=4,ulysses=2", 8},
                   {"decode", "ring=5", 5}};
-    arrays a = make_arrays((sizes){1, 61, 8, 2, 16});
+    arrays a = make_arrays((sizes){1, 61, 8, 2, 16, 24});
     write_inputs(state, &a);
     formula(&a, sees_causal);
     const ls_spread one = {.ranks = 1, .strategy = "local", .threads = 1};
@@ -372,7 +372,7 @@ static void test_sink(void **state) {
                   {4, "ring", "dp=2"},
                   {4, "tokenring", "ring=4"},
                   {6, "decode", "ring=3,ulysses=2"}};
-    arrays a = make_arrays((sizes){2, 37, 6, 3, 5});
+    arrays a = make_arrays((sizes){2, 37, 6, 3, 5, 2});
     a.sunk = true;
     write_inputs(state, &a);
     for (size_t m = 0; m < LS_COUNT(masks); m++) {
@@ -410,12 +410,13 @@ static void test_sink(void **state) {
     free_arrays(&a);
 }
 
-/* Any head size, in every type; ranks in turn. */
+/* Any size of heads, and another one of those of values, in every type; ranks in turn. */
 static void test_head_sizes(void **state) {
     static const int64_t sizes_of_heads[] = {1, 3, 8, 40, 64, 72, 80, 96, 112, 128, 160, 192, 256, 300};
     static const char *const strategies[] = {"local", "ring", "ulysses"};
     for (size_t i = 0; i < LS_COUNT(sizes_of_heads); i++) {
-        arrays a = make_arrays((sizes){1, 23, 4, 2, sizes_of_heads[i]});
+        const size_t other = (5 * i + 3) % LS_COUNT(sizes_of_heads);
+        arrays a = make_arrays((sizes){1, 23, 4, 2, sizes_of_heads[i], sizes_of_heads[other]});
         a.softcap = i % 2 == 0 ? 0 : 4;
         write_inputs(state, &a);
         formula(&a, sees_causal);
@@ -432,7 +433,7 @@ static void test_head_sizes(void **state) {
 }
 
 static void test_batch_over_dp(void **state) {
-    arrays a = make_arrays((sizes){4, 20, 4, 2, 4});
+    arrays a = make_arrays((sizes){4, 20, 4, 2, 4, 6});
     write_inputs(state, &a);
     formula(&a, sees_causal);
     const ls_spread spread = {
@@ -443,7 +444,7 @@ static void test_batch_over_dp(void **state) {
 
 /* Without options Longspan chooses, and the result is right. */
 static void test_auto(void **state) {
-    arrays a = make_arrays((sizes){1, 32, 4, 2, 4});
+    arrays a = make_arrays((sizes){1, 32, 4, 2, 4, 4});
     write_inputs(state, &a);
     formula(&a, sees_causal);
     const ls_spread spread = {.ranks = 4, .threads = 1, .as_threads = as_threads()};
@@ -463,7 +464,7 @@ static void refused(void **state, const char *mask, const char *dtype, const ls_
 }
 
 static void test_refusals(void **state) {
-    arrays a = make_arrays((sizes){1, 37, 6, 3, 5});
+    arrays a = make_arrays((sizes){1, 37, 6, 3, 5, 5});
     write_inputs(state, &a);
     const ls_spread one = {.ranks = 1, .threads = 1}, many = {.ranks = 100000},
                     heads = {.ranks = 7, .strategy = "ulysses"};
@@ -481,12 +482,15 @@ static void test_refusals(void **state) {
     refused(state, "causal", "f64", &local, LS_USAGE, "local", "2 ranks");
     refused(state, "causal", "f64", &heads, LS_USAGE, "ulysses=7", "6 query heads");
     refused(state, "causal", "f64", &name, LS_USAGE, "rings", "local, ring, ulysses, usp, gather, tokenring, decode");
-    const int64_t bad[] = {1, 37, 4, 5}, short_k[] = {1, 36, 3, 5};
+    const int64_t bad[] = {1, 37, 4, 5}, short_k[] = {1, 36, 3, 5}, other_do[] = {1, 37, 6, 4};
     assert_ok(ls_npy_write(scratch_path(state, "k.npy"), LS_NPY_F8, 4, bad, a.in[Q]));
     assert_ok(ls_npy_write(scratch_path(state, "v.npy"), LS_NPY_F8, 4, bad, a.in[Q]));
     refused(state, "causal", "f64", &one, LS_INVALID, "6 heads", "4");
     assert_ok(ls_npy_write(scratch_path(state, "k.npy"), LS_NPY_F8, 4, short_k, a.in[Q]));
     refused(state, "causal", "f64", &one, LS_INVALID, "k.npy: shape is [1,36,3,5]", "[1,37,3,5]");
+    write_inputs(state, &a);
+    assert_ok(ls_npy_write(scratch_path(state, "do.npy"), LS_NPY_F8, 4, other_do, a.in[GO]));
+    refused(state, "causal", "f64", &one, LS_INVALID, "do.npy: shape is [1,37,6,4]", "[1,37,6,5]");
     write_inputs(state, &a);
     assert_ok(ls_npy_write(scratch_path(state, "sink.npy"), LS_NPY_F8, 1, &bad[3], a.in[SINK]));
     a.sunk = true;

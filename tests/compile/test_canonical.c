@@ -20,7 +20,8 @@
 #include "support/meshes.h"
 #include "support/network.h"
 
-enum { S = 131, E = 12, D = 4, V = 19, LAYERS = 2 };
+/* D, W: elements of a head of queries and keys, and of values. */
+enum { S = 131, E = 12, D = 4, W = 3, V = 19, LAYERS = 2 };
 
 /* What differs between the networks. */
 typedef struct form {
@@ -36,12 +37,12 @@ static ls_tensor project(ls_graph *g, ls_tensor x, const char *name, int layer, 
 static ls_tensor attend(ls_graph *g, const form *f, ls_tensor x, ls_tensor rope, int layer) {
     const ls_tensor q = ls_rotate(g, ls_split_last(g, project(g, x, "q", layer, f->Hq * D, E), f->Hq, D), rope);
     const ls_tensor k = ls_rotate(g, ls_split_last(g, project(g, x, "k", layer, f->Hkv * D, E), f->Hkv, D), rope);
-    const ls_tensor v = ls_split_last(g, project(g, x, "v", layer, f->Hkv * D, E), f->Hkv, D);
+    const ls_tensor v = ls_split_last(g, project(g, x, "v", layer, f->Hkv * W, E), f->Hkv, W);
     const ls_tensor o =
         f->sinks ? ls_attention_with_sink(g, q, k, v, ls_parameter_named(g, 1, &f->Hq, "layers.%d.sinks", layer),
                                           &f->mask, 0.5, 0)
                  : ls_attention(g, q, k, v, &f->mask, 0.5);
-    return project(g, ls_merge_last(g, o), "o", layer, E, f->Hq * D);
+    return project(g, ls_merge_last(g, o), "o", layer, E, f->Hq * W);
 }
 
 static ls_tensor loss_of(ls_graph *g, const form *f) {

@@ -16,7 +16,8 @@
 #include "support/meshes.h"
 #include "support/plain_attention.h"
 
-enum { HQ = 4, HKV = 2, D = 4, B = 2, MOST = 64, RANKS = 8 };
+/* D, E: elements of a head of keys, and of values. */
+enum { HQ = 4, HKV = 2, D = 4, E = 7, B = 2, MOST = 64, RANKS = 8 };
 
 /* --- the independent count ---------------------------------------------------------------------------------------- */
 
@@ -101,7 +102,7 @@ static double keys_of(const ls_image *image, double *pairs) {
         if (strcmp(p->instrs[i].op, "attention") != 0) continue;
         const int64_t *k = p->instrs[i].in[1].view.size;
         keys += (double)(k[1] * k[2]) / HKV;
-        *pairs += p->instrs[i].flops / (4 * D * HQ * B);
+        *pairs += p->instrs[i].flops / (2 * (D + E) * HQ * B);
     }
     return keys;
 }
@@ -120,10 +121,12 @@ static cost measure_heads(const ls_mask *mask, int64_t S, int64_t Hq, int64_t Hk
     ls_graph *g = ls_graph_create(dtype);
     const ls_shape qs = {4, {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {Hq, 0}, {D, 0}}};
     const ls_shape ks = {4, {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {Hkv, 0}, {D, 0}}};
+    const ls_shape vs = {4, {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {Hkv, 0}, {E, 0}}};
+    const ls_shape os = {4, {{B, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {Hq, 0}, {E, 0}}};
     const ls_tensor q = ls_graph_leaf(g, LS_ROLE_INPUT, "q", dtype, &qs),
                     k = ls_graph_leaf(g, LS_ROLE_INPUT, "k", dtype, &ks),
-                    v = ls_graph_leaf(g, LS_ROLE_INPUT, "v", dtype, &ks),
-                    go = ls_graph_leaf(g, LS_ROLE_INPUT, "do", dtype, &qs);
+                    v = ls_graph_leaf(g, LS_ROLE_INPUT, "v", dtype, &vs),
+                    go = ls_graph_leaf(g, LS_ROLE_INPUT, "do", dtype, &os);
     const ls_tensor o = ls_attention(g, q, k, v, mask, 0.3);
     const int forward = g->n_nodes;
     ls_derivative d = {.n_roots = 1, .root = {o}, .seed = {go}, .n_wanted = 3, .wanted = {q, k, v}};
@@ -169,7 +172,7 @@ static ls_target target_of(const char *strategy, ls_layout_kind layout, int R, i
 }
 
 /* Bytes of keys and values of one token, of so many heads. */
-static double pair_bytes(double heads, ls_dtype dtype) { return B * 2 * heads * D * (double)ls_dtype_bytes(dtype); }
+static double pair_bytes(double heads, ls_dtype dtype) { return B * heads * (D + E) * (double)ls_dtype_bytes(dtype); }
 
 /*
  * A strategy that moves keys: what it sends forward, by the index in a ring. In place a rank reads what it sees and no
@@ -253,8 +256,8 @@ static void test_masks(void **state) {
 }
 
 /*
- * What is published of the full mask: (P-1)n·2e for keys and values. Gradients come home over P-1 hops and not P: a
- * rank's own part stays where it is made.
+ * What is published of the full mask: (P-1)n·2e for keys and values, here of different sizes. Gradients come home over
+ * P-1 hops and not P: a rank's own part stays where it is made.
  */
 static void test_full(void **state) {
     (void)state;
@@ -309,7 +312,7 @@ static void test_groups(void **state) {
     (void)state;
     const ls_mask full = mask_of("full", NULL);
     const ls_target t = target_of("gather", LS_LAYOUT_CONTIGUOUS, 4, 1, 1, LS_TRANSFERS_PUT);
-    const size_t token = 2 * 2 * B * D, bytes = 40 * token * (2 * sizeof(ls_bf16)) + 30 * token * sizeof(float);
+    const size_t token = 2 * B * (D + E), bytes = 40 * token * (2 * sizeof(ls_bf16)) + 30 * token * sizeof(float);
     for (int64_t Hkv = 2; Hkv <= 8; Hkv *= 2)
         assert_int_equal(measure_heads(&full, 40, 8, Hkv, t, LS_BF16).slots, bytes);
 }

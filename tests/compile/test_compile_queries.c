@@ -25,7 +25,7 @@ typedef struct programs {
 
 typedef struct problem {
     ls_dtype dtype;
-    int64_t S, Hq, Hkv, D;
+    int64_t S, Hq, Hkv, D, E; /* elements of a head of keys, and of values */
     ls_mask mask;
     ls_mesh mesh;
     const char *strategy;
@@ -38,13 +38,15 @@ static ls_status compile(const problem *p, programs *out) {
     ls_graph *g = out->graph = ls_graph_create(p->dtype);
     const ls_shape qs = {4, {{2, LS_FACTOR_BATCH}, {p->S, LS_FACTOR_SEQUENCE}, {p->Hq, 0}, {p->D, 0}}};
     const ls_shape ks = {4, {{2, LS_FACTOR_BATCH}, {p->S, LS_FACTOR_SEQUENCE}, {p->Hkv, 0}, {p->D, 0}}};
+    const ls_shape vs = {4, {{2, LS_FACTOR_BATCH}, {p->S, LS_FACTOR_SEQUENCE}, {p->Hkv, 0}, {p->E, 0}}};
+    const ls_shape os = {4, {{2, LS_FACTOR_BATCH}, {p->S, LS_FACTOR_SEQUENCE}, {p->Hq, 0}, {p->E, 0}}};
     const ls_tensor q = ls_graph_leaf(g, LS_ROLE_INPUT, "q", p->dtype, &qs),
                     k = ls_graph_leaf(g, LS_ROLE_INPUT, "k", p->dtype, &ks),
-                    v = ls_graph_leaf(g, LS_ROLE_INPUT, "v", p->dtype, &ks);
+                    v = ls_graph_leaf(g, LS_ROLE_INPUT, "v", p->dtype, &vs);
     const ls_tensor o = ls_attention(g, q, k, v, &p->mask, 0.3);
     ls_tensor fetch[4] = {o};
     if (p->backward) {
-        const ls_tensor go = ls_graph_leaf(g, LS_ROLE_INPUT, "do", p->dtype, &qs);
+        const ls_tensor go = ls_graph_leaf(g, LS_ROLE_INPUT, "do", p->dtype, &os);
         ls_derivative d = {.n_roots = 1, .root = {o}, .seed = {go}, .n_wanted = 3, .wanted = {q, k, v}};
         LS_TRY(ls_differentiate(g, &d));
         for (int i = 0; i < 3; i++) fetch[1 + i] = d.gradient[i];
@@ -106,15 +108,15 @@ static double expected(const problem *p, int r, meets sees, double wide_out, dou
 }
 
 static void check_bytes(problem p, meets sees) {
-    const double d = (double)(p.Hq * p.D), H = (double)p.Hq;
+    const double d = (double)(p.Hq * p.D), e = (double)(p.Hq * p.E), H = (double)p.Hq;
     p.backward = false;
     programs forward = must_compile(&p);
     p.backward = true;
     programs both = must_compile(&p);
     for (int r = 0; r < forward.ranks; r++) {
         const double sent = bytes_sent(&forward, r), back = bytes_sent(&both, r) - sent;
-        const double wanted = 2 * expected(&p, r, sees, 0, d, d + H);
-        const double wanted_back = 2 * expected(&p, r, sees, 2 * H, 2 * d, d);
+        const double wanted = 2 * expected(&p, r, sees, 0, d, e + H);
+        const double wanted_back = 2 * expected(&p, r, sees, 2 * H, d + e, d);
         if (sent != wanted || back != wanted_back)
             fail_msg("%s, rank %d of %d: sends %g and %g bytes, expected %g and %g", p.strategy, r, forward.ranks, sent,
                      back, wanted, wanted_back);
@@ -140,6 +142,7 @@ static void test_bytes(void **state) {
                          .Hq = 6,
                          .Hkv = 2,
                          .D = 4,
+                         .E = 7,
                          .mask = mask_of("full", NULL),
                          .mesh = mesh_of(1, rings[i], 1),
                          .strategy = strategies[s],
@@ -173,6 +176,7 @@ static void test_slots(void **state) {
                                .Hq = 4,
                                .Hkv = 2,
                                .D = 4,
+                               .E = 7,
                                .mask = ls_mask_causal(),
                                .mesh = mesh_of(1, R, 1),
                                .strategy = strategies[s],
@@ -226,6 +230,7 @@ static void test_programs(void **state) {
                                .Hq = 4,
                                .Hkv = 2,
                                .D = 4,
+                               .E = 7,
                                .mask = masks[m],
                                .mesh = mesh_of(1, meshes[i][0], meshes[i][1]),
                                .strategy = strategies[(m + i) % 2],
@@ -244,6 +249,7 @@ static void test_transfers(void **state) {
                  .Hq = 2,
                  .Hkv = 2,
                  .D = 4,
+                 .E = 7,
                  .mask = ls_mask_causal(),
                  .mesh = mesh_of(1, 2, 1),
                  .strategy = "tokenring",

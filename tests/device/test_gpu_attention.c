@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum { B = 2, S = 37, HQ = 4, HKV = 2, D = 16 };
-static const plain_sizes sizes = {B, S, HQ, HKV, D};
+static const plain_sizes sizes = {B, S, HQ, HKV, D, D};
 /* Of f32, as for all kernels of a GPU; products of S terms. */
 #define TOLERANCE 2e-6
 

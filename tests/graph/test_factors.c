@@ -89,8 +89,10 @@ static void test_llama(void **state) {
     expect_sizes(&x, heads, 3, (int64_t[]){2, 4, 4}); /* KV heads, queries of each, D */
     const int k = heads->factor[0], g = heads->factor[1], D = heads->factor[2];
     expect_product(&x, "layers.0.k_proj", 0, 2, (int[]){k, D});
-    expect_product(&x, "layers.0.v_proj", 0, 2, (int[]){k, heads[0].factor[2]});
-    expect_product(&x, "layers.0.o_proj", 1, 3, (int[]){k, g, D});
+    const int W = dim_of(&x, "layers.0.v_proj", 0)->segment[0].factor[1]; /* of values: its size is a fact of its own */
+    assert_int_not_equal(W, D);
+    expect_product(&x, "layers.0.v_proj", 0, 2, (int[]){k, W});
+    expect_product(&x, "layers.0.o_proj", 1, 3, (int[]){k, g, W});
     assert_int_equal(single(&x, "layers.0.up_proj", 0), F);
     assert_int_equal(single(&x, "layers.0.down_proj", 1), F);
     static const char *const of_model_size[] = {"layers.0.q_proj", "layers.1.v_proj", "layers.1.up_proj", "lm_head"};
@@ -98,13 +100,13 @@ static void test_llama(void **state) {
     assert_int_equal(single(&x, "layers.1.o_proj", 0), E);
     assert_int_equal(single(&x, "layers.2.norm", 0), E);
     /* Heads and features of a layer are its own, and nothing needs all of them, nor of the vocabulary; norms and
-     * rotations need E and D. */
+     * rotations need E and D, attention D and W. */
     assert_int_not_equal(single(&x, "layers.1.gate_proj", 0), F);
     assert_int_not_equal(dim_of(&x, "layers.1.q_proj", 0)->segment[0].factor[0], k);
     assert_int_equal(dim_of(&x, "layers.1.q_proj", 0)->segment[0].factor[2], D); /* of one table of rotations */
     const int V = single(&x, "lm_head", 0);
     assert_false(x.f.list[F].whole || x.f.list[k].whole || x.f.list[g].whole || x.f.list[V].whole);
-    assert_true(x.f.list[E].whole && x.f.list[D].whole);
+    assert_true(x.f.list[E].whole && x.f.list[D].whole && x.f.list[W].whole);
     assert_int_equal(x.f.list[single(&x, "tokens", 0)].is, LS_FACTOR_BATCH);
     assert_int_equal(x.f.list[single(&x, "labels", 1)].is, LS_FACTOR_SEQUENCE);
     assert_int_equal(single(&x, "labels", 1), single(&x, "tokens", 1));
@@ -117,28 +119,30 @@ static void test_gpt2(void **state) {
     factored x = factor(gpt2_loss);
     expect_sound(&x);
     expect_sizes(&x, dim_of(&x, "h.1.attn.q.bias", 0)->segment, 2, (int64_t[]){8, 4});
-    assert_memory_equal(dim_of(&x, "h.1.attn.k.weight", 0), dim_of(&x, "h.1.attn.proj.weight", 1),
+    assert_memory_equal(dim_of(&x, "h.1.attn.k.weight", 0), dim_of(&x, "h.1.attn.q.weight", 0),
+                        sizeof(ls_factored_dim));
+    assert_memory_equal(dim_of(&x, "h.1.attn.v.weight", 0), dim_of(&x, "h.1.attn.proj.weight", 1),
                         sizeof(ls_factored_dim));
     assert_int_equal(single(&x, "h.0.mlp.fc.bias", 0), single(&x, "h.0.mlp.proj.weight", 1));
     assert_int_equal(single(&x, "wpe", 1), single(&x, "wte", 1));
     release(&x);
 }
 
-enum { S = 8, E = 6, HQ = 4, HKV = 2, D = 3 };
+enum { S = 8, E = 6, HQ = 4, HKV = 2, D = 3, W = 2 }; /* W: of values */
 
 /* Queries, keys and values of one product; then a square weight whose result is added to what it was made of. */
 static ls_tensor fused_loss(ls_graph *g) {
     const ls_tensor tokens = ls_tokens(g, "tokens", 2, S);
     const ls_tensor x = ls_embedding(g, tokens, ls_parameter(g, "table", 2, (int64_t[]){5, E}));
-    const ls_tensor w = ls_parameter(g, "qkv", 2, (int64_t[]){(HQ + 2 * HKV) * D, E});
+    const ls_tensor w = ls_parameter(g, "qkv", 2, (int64_t[]){(HQ + HKV) * D + HKV * W, E});
     ls_tensor part[3];
-    ls_split(g, ls_linear(g, x, w, ls_parameter(g, "bias", 1, (int64_t[]){(HQ + 2 * HKV) * D})), 3,
-             (int64_t[]){HQ * D, HKV * D, HKV * D}, part);
+    ls_split(g, ls_linear(g, x, w, ls_parameter(g, "bias", 1, (int64_t[]){(HQ + HKV) * D + HKV * W})), 3,
+             (int64_t[]){HQ * D, HKV * D, HKV * W}, part);
     const ls_mask mask = ls_mask_causal();
     const ls_tensor o = ls_attention(g, ls_split_last(g, part[0], HQ, D), ls_split_last(g, part[1], HKV, D),
-                                     ls_split_last(g, part[2], HKV, D), &mask, 0.5);
+                                     ls_split_last(g, part[2], HKV, W), &mask, 0.5);
     const ls_tensor y =
-        ls_linear(g, ls_merge_last(g, o), ls_parameter(g, "o", 2, (int64_t[]){E, HQ * D}), LS_NO_TENSOR);
+        ls_linear(g, ls_merge_last(g, o), ls_parameter(g, "o", 2, (int64_t[]){E, HQ * W}), LS_NO_TENSOR);
     const ls_tensor z = ls_add(g, y, ls_linear(g, y, ls_parameter(g, "square", 2, (int64_t[]){E, E}), LS_NO_TENSOR));
     return ls_sum(g, ls_cross_entropy(g, z, tokens));
 }
@@ -151,11 +155,13 @@ static void test_fused(void **state) {
     assert_int_equal(qkv->n, 3);
     expect_sizes(&x, &qkv->segment[0], 3, (int64_t[]){HKV, HQ / HKV, D});
     for (int s = 1; s < 3; s++) {
-        expect_sizes(&x, &qkv->segment[s], 2, (int64_t[]){HKV, D});
+        expect_sizes(&x, &qkv->segment[s], 2, (int64_t[]){HKV, s == 1 ? D : W});
         assert_int_equal(qkv->segment[s].factor[0], qkv->segment[0].factor[0]);
     }
     assert_memory_equal(dim_of(&x, "bias", 0), qkv, sizeof *qkv);
-    assert_memory_equal(&dim_of(&x, "o", 1)->segment[0], &qkv->segment[0], sizeof(ls_segment));
+    const int *of_queries = qkv->segment[0].factor;
+    assert_int_equal(qkv->segment[1].factor[1], of_queries[2]);
+    expect_product(&x, "o", 1, 3, (int[]){of_queries[0], of_queries[1], qkv->segment[2].factor[1]});
     assert_int_equal(single(&x, "square", 0), single(&x, "square", 1));
     release(&x);
 }

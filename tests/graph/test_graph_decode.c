@@ -22,7 +22,7 @@
 
 #include <math.h>
 
-enum { S = 13, V = 19, E = 24, Hq = 4, Hkv = 2, D = 6, F = 20, L = 3, MOST_RANKS = 6, MOST_S = 24, MOST_V = 48 };
+enum { S = 13, V = 19, E = 24, Hq = 4, Hkv = 2, D = 6, W = 5, F = 20, L = 3, MOST_RANKS = 6, MOST_S = 24, MOST_V = 48 };
 
 /* f64, so that only an error of logic is seen. */
 #define TOLERANCE 1e-11
@@ -33,8 +33,8 @@ static ls_tensor project(ls_graph *g, ls_tensor x, const char *name, int layer, 
 }
 
 /*
- * A layer of each kind: a window with a first token seen by all and sinks; causal with a soft cap and no rotation; a
- * window.
+ * Heads of values have another size, W, than those of keys. A layer of each kind: a window with a first token seen by
+ * all and sinks; causal with a soft cap and no rotation; a window.
  */
 static ls_tensor attend(ls_graph *g, ls_tensor x, ls_tensor rope, int layer) {
     static const char *const masks[] = {"window:3:1", "causal", "window:4"};
@@ -42,14 +42,14 @@ static ls_tensor attend(ls_graph *g, ls_tensor x, ls_tensor rope, int layer) {
     assert_ok(ls_mask_add_term(&mask, masks[layer % 3]));
     ls_tensor q = ls_split_last(g, project(g, x, "q", layer, Hq * D, E), Hq, D);
     ls_tensor k = ls_split_last(g, project(g, x, "k", layer, Hkv * D, E), Hkv, D);
-    const ls_tensor v = ls_split_last(g, project(g, x, "v", layer, Hkv * D, E), Hkv, D);
+    const ls_tensor v = ls_split_last(g, project(g, x, "v", layer, Hkv * W, E), Hkv, W);
     if (layer % 3 != 1) {
         q = ls_rotate(g, q, rope);
         k = ls_rotate(g, k, rope);
     }
     const ls_tensor sink = layer % 3 == 0 ? ls_parameter_named(g, 1, (int64_t[]){Hq}, "%d.sink", layer) : LS_NO_TENSOR;
     const ls_tensor o = ls_attention_with_sink(g, q, k, v, sink, &mask, 1 / sqrt(D), layer % 3 == 1 ? 2.0 : 0.0);
-    return project(g, ls_merge_last(g, o), "o", layer, E, Hq * D);
+    return project(g, ls_merge_last(g, o), "o", layer, E, Hq * W);
 }
 
 /* Learned positions and rotations both; logits. */

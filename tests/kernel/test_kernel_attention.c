@@ -185,26 +185,109 @@ static const test_case cases[] = {
     /* More keys than the widest tile has; the second tile is ragged, and windows leave out whole parts of both. */
     {.B = 1, .D = 32, .Hq = 2, .Hkv = 1, .group = 2, .S = 850, .P = 1, .mask = "causal", .threads = 3},
     {.B = 1, .D = 64, .Hq = 1, .Hkv = 1, .group = 1, .S = 850, .P = 1, .mask = "window:100:5+documents", .threads = 1},
+    /* Values of other sizes than keys. */
+    {.B = 1, .D = 192, .E = 128, .Hq = 4, .Hkv = 2, .group = 2, .S = 517, .P = 1, .mask = "causal", .threads = 2},
+    {.B = 1,
+     .D = 64,
+     .E = 128,
+     .Hq = 2,
+     .Hkv = 1,
+     .group = 2,
+     .S = 611,
+     .P = 2,
+     .rank = 1,
+     .layout = LS_LAYOUT_ZIGZAG,
+     .mask = "window:130",
+     .threads = 3},
+    {.B = 2, .D = 8, .E = 5, .Hq = 3, .Hkv = 1, .group = 3, .S = 301, .P = 1, .mask = "full", .threads = 2},
+    {.B = 2,
+     .D = 33,
+     .E = 80,
+     .Hq = 2,
+     .Hkv = 2,
+     .group = 1,
+     .S = 450,
+     .P = 1,
+     .mask = "causal+documents",
+     .threads = 2},
+    {.B = 1,
+     .D = 64,
+     .E = 24,
+     .Hq = 2,
+     .Hkv = 1,
+     .group = 2,
+     .S = 850,
+     .P = 1,
+     .mask = "causal",
+     .threads = 1,
+     .softcap = 1.5},
+    {.B = 1,
+     .D = 16,
+     .E = 256,
+     .Hq = 2,
+     .Hkv = 1,
+     .group = 2,
+     .S = 200,
+     .P = 1,
+     .mask = "causal",
+     .threads = 1,
+     .spread = 11,
+     .scale = 1,
+     .f32_limit = 1e-3},
 };
 
 /*
  * Few enough queries to go the way of attention_few.h: every number of rows that are taken at a time, masks, gaps,
  * merges, stretches. B, D, Hq, Hkv, group, first_q, first_kv, S, P, rank, queries, layout, mask, threads, scale,
- * softcap, spread, f32_limit.
+ * softcap, spread, f32_limit, E (0: D).
  */
 static const test_case few[] = {
-    {1, 64, 4, 2, 2, 0, 0, 517, 1, 0, 1, LS_LAYOUT_CONTIGUOUS, "causal", 2, 0, 0, 0, 0},
-    {1, 64, 12, 4, 3, 0, 0, 1500, 2, 1, 1, LS_LAYOUT_ZIGZAG, "causal", 3, 0, 0, 0, 0},
-    {1, 128, 7, 1, 7, 0, 0, 700, 1, 0, 2, LS_LAYOUT_CONTIGUOUS, "window:150:5", 2, 0, 0, 0, 0},
-    {1, 40, 16, 2, 8, 0, 0, 800, 3, 2, 1, LS_LAYOUT_STRIPED, "causal", 2, 0, 1.5, 0, 0},
-    {2, 33, 2, 2, 1, 0, 0, 450, 2, 1, 3, LS_LAYOUT_ZIGZAG, "causal+documents", 2, 0, 0, 0, 0},
-    {3, 80, 3, 2, 3, 2, 0, 610, 1, 0, 4, LS_LAYOUT_CONTIGUOUS, "causal", 1, 0, 0, 0, 0},
-    {1, 16, 2, 1, 4, 6, 1, 300, 1, 0, 1, LS_LAYOUT_CONTIGUOUS, "full", 1, 0, 0, 0, 0},
-    {1, 256, 2, 1, 2, 0, 0, 257, 2, 0, 1, LS_LAYOUT_CONTIGUOUS, "full", 2, -0.05, 0, 0, 0},
-    {1, 64, 2, 1, 2, 0, 0, 900, 2, 1, 5, LS_LAYOUT_ZIGZAG, "causal", 2, 0, 0, 2.5, 1e-4},
-    {1, 24, 1, 1, 1, 0, 0, 17001, 1, 0, 1, LS_LAYOUT_CONTIGUOUS, "causal", 3, 0, 0, 0, 0},
-    {1, 8, 1, 1, 1, 0, 0, 2000, 4, 0, 16, LS_LAYOUT_CONTIGUOUS, "causal", 2, 0, 0, 0, 0},
-    {1, 1, 3, 1, 3, 0, 0, 300, 1, 0, 1, LS_LAYOUT_CONTIGUOUS, "window:70", 2, 0, 0, 0, 0},
+    {1, 64, 4, 2, 2, 0, 0, 517, 1, 0, 1, LS_LAYOUT_CONTIGUOUS, "causal", 2, 0, 0, 0, 0, 0},
+    {1, 64, 12, 4, 3, 0, 0, 1500, 2, 1, 1, LS_LAYOUT_ZIGZAG, "causal", 3, 0, 0, 0, 0, 0},
+    {1, 128, 7, 1, 7, 0, 0, 700, 1, 0, 2, LS_LAYOUT_CONTIGUOUS, "window:150:5", 2, 0, 0, 0, 0, 0},
+    {1, 40, 16, 2, 8, 0, 0, 800, 3, 2, 1, LS_LAYOUT_STRIPED, "causal", 2, 0, 1.5, 0, 0, 0},
+    {2, 33, 2, 2, 1, 0, 0, 450, 2, 1, 3, LS_LAYOUT_ZIGZAG, "causal+documents", 2, 0, 0, 0, 0, 0},
+    {3, 80, 3, 2, 3, 2, 0, 610, 1, 0, 4, LS_LAYOUT_CONTIGUOUS, "causal", 1, 0, 0, 0, 0, 0},
+    {1, 16, 2, 1, 4, 6, 1, 300, 1, 0, 1, LS_LAYOUT_CONTIGUOUS, "full", 1, 0, 0, 0, 0, 0},
+    {1, 256, 2, 1, 2, 0, 0, 257, 2, 0, 1, LS_LAYOUT_CONTIGUOUS, "full", 2, -0.05, 0, 0, 0, 0},
+    {1, 64, 2, 1, 2, 0, 0, 900, 2, 1, 5, LS_LAYOUT_ZIGZAG, "causal", 2, 0, 0, 2.5, 1e-4, 0},
+    {1, 24, 1, 1, 1, 0, 0, 17001, 1, 0, 1, LS_LAYOUT_CONTIGUOUS, "causal", 3, 0, 0, 0, 0, 0},
+    {1, 8, 1, 1, 1, 0, 0, 2000, 4, 0, 16, LS_LAYOUT_CONTIGUOUS, "causal", 2, 0, 0, 0, 0, 0},
+    {1, 1, 3, 1, 3, 0, 0, 300, 1, 0, 1, LS_LAYOUT_CONTIGUOUS, "window:70", 2, 0, 0, 0, 0, 0},
+    {.B = 1,
+     .D = 192,
+     .E = 128,
+     .Hq = 8,
+     .Hkv = 8,
+     .group = 1,
+     .S = 700,
+     .P = 1,
+     .queries = 1,
+     .mask = "causal",
+     .threads = 2},
+    {.B = 2,
+     .D = 24,
+     .E = 100,
+     .Hq = 6,
+     .Hkv = 2,
+     .group = 3,
+     .S = 500,
+     .P = 2,
+     .rank = 1,
+     .queries = 2,
+     .mask = "causal",
+     .threads = 3},
+    {.B = 1,
+     .D = 80,
+     .E = 1,
+     .Hq = 4,
+     .Hkv = 1,
+     .group = 4,
+     .S = 300,
+     .P = 1,
+     .queries = 1,
+     .mask = "full",
+     .threads = 1},
 };
 
 static void for_each_variant(const test_case *c) {
@@ -247,6 +330,27 @@ static void test_head_sizes(void **state) {
                              .threads = 1 + (int)i % 2,
                              .softcap = i % 4 == 1 ? 2 : 0};
         for_each_variant(&c);
+    }
+}
+
+/* Any two of them: values narrower and wider than keys. */
+static void test_sizes_of_values(void **state) {
+    (void)state;
+    static const int sizes[] = {1, 8, 33, 64, 72, 128, 192, 257};
+    enum { N = LS_COUNT(sizes) };
+    for (int i = 0; i < N * N; i++) {
+        const test_case c = {.B = 1,
+                             .D = sizes[i % N],
+                             .E = sizes[i / N],
+                             .Hq = 2,
+                             .Hkv = 1,
+                             .group = 2,
+                             .S = 120,
+                             .P = 1,
+                             .mask = i % 3 == 0 ? "window:50:5" : "causal",
+                             .queries = i % 4 == 0 ? 5 : 0,
+                             .threads = 1 + i % 2};
+        if (c.D != c.E) for_each_variant(&c);
     }
 }
 
@@ -319,8 +423,8 @@ static void test_empty(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_f64), cmocka_unit_test(test_few_queries_against_f64),
-        cmocka_unit_test(test_head_sizes),  cmocka_unit_test(test_odd_scores),
-        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_head_sizes),  cmocka_unit_test(test_sizes_of_values),
+        cmocka_unit_test(test_odd_scores),  cmocka_unit_test(test_empty),
     };
     return cmocka_run_group_tests(tests, say_missing_isas, NULL);
 }

@@ -62,6 +62,11 @@ static const test_case cases[] = {
     {.B = 1, .D = 64, .Hq = 1, .Hkv = 1, .group = 1, .S = 1, .P = 1, .mask = "causal"},
     {.B = 1, .D = 32, .Hq = 1, .Hkv = 1, .group = 1, .S = 90, .P = 2, .mask = "full", .scale = -0.3},
     {.B = 1, .D = 64, .Hq = 1, .Hkv = 1, .group = 1, .S = 150, .P = 1, .mask = "window:70", .softcap = 1.5},
+    /* Values of other sizes than keys: in tiles of one width, and of the wider one's. */
+    {.B = 1, .D = 24, .E = 16, .Hq = 2, .Hkv = 1, .group = 2, .S = 70, .P = 1, .mask = "causal"},
+    {.B = 1, .D = 64, .E = 128, .Hq = 1, .Hkv = 1, .group = 1, .S = 90, .P = 2, .rank = 1, .mask = "causal"},
+    {.B = 1, .D = 192, .E = 128, .Hq = 1, .Hkv = 1, .group = 1, .S = 67, .P = 1, .mask = "causal"},
+    {.B = 1, .D = 128, .E = 8, .Hq = 1, .Hkv = 1, .group = 1, .S = 140, .P = 1, .mask = "window:50:7", .softcap = 2},
 };
 
 static void test_against_f64(void **state) {
@@ -70,7 +75,8 @@ static void test_against_f64(void **state) {
         for (size_t v = 0; v < LS_COUNT(variants); v++) {
             test_case c = cases[i];
             c.threads = 1;
-            if (c.D > WARP_GROUPS_D && variants[v].forward == &ls_cuda_bf16_attention_sm90) continue;
+            if ((c.D > WARP_GROUPS_D || c.E > WARP_GROUPS_D) && variants[v].forward == &ls_cuda_bf16_attention_sm90)
+                continue;
             if (variants[v].gap != TILED_GAP) c.S = c.S / 2 + 1; /* without tiles, more tokens show nothing new */
             problem p = problem_make(&c, variants[v].forward->dtype);
             check_attention(&p, &variants[v]);

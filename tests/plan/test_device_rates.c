@@ -155,7 +155,7 @@ static void test_a_pair_without_holds(void **state) {
 static void test_attention_says_its_band(void **state) {
     (void)state;
     ls_arena *arena = ls_arena_create();
-    const ls_attention_shape shape = {.S = 50, .Hq = 2, .Hkv = 1, .D = 8};
+    const ls_attention_shape shape = {.S = 50, .Hq = 2, .Hkv = 1, .D = 8, .E = 8};
     const ls_mask causal = ls_mask_causal(), none = {.n = 0},
                   window = {.n = 1, .term = {{.kind = LS_MASK_WINDOW, .window = 7}}},
                   sink = {.n = 1, .term = {{.kind = LS_MASK_WINDOW, .window = 7, .first = 2}}};

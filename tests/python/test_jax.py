@@ -42,9 +42,9 @@ def numbers(*shapes, seed=0):
     return [jnp.asarray(random.standard_normal(s) * 0.3, jnp.float32) for s in shapes]
 
 
-def parameters(layers=2, heads=2):
+def parameters(layers=2, heads=2, value=D):
     """Layers' parameters are stacked, for scan."""
-    wq, wk, wv, wo, up, down, gate = numbers((layers, E, H, D), (layers, E, heads, D), (layers, E, heads, D), (layers, H, D, E), (layers, E, F),
+    wq, wk, wv, wo, up, down, gate = numbers((layers, E, H, D), (layers, E, heads, D), (layers, E, heads, value), (layers, H, value, E), (layers, E, F),
                                              (layers, F, E), (layers, E, F))
     emb, head = numbers((V, E), (E, V), seed=1)
     one = jnp.ones((layers, E))
@@ -68,7 +68,7 @@ def written_attention(q, k, v):
     q = q.reshape(batch, tokens, k.shape[2], -1, width)
     scores = jnp.einsum("btkgd,bskd->bkgts", q, k) * width ** -0.5
     scores = jnp.where(jnp.tril(jnp.ones((tokens, tokens), bool)), scores, -1e30)
-    return jnp.einsum("bkgts,bskd->btkgd", jax.nn.softmax(scores, axis=-1), v).reshape(batch, tokens, heads, width)
+    return jnp.einsum("bkgts,bskd->btkgd", jax.nn.softmax(scores, axis=-1), v).reshape(batch, tokens, heads, -1)
 
 
 def llama(attend, unrolled=False):
@@ -116,6 +116,13 @@ class Imports(unittest.TestCase):
             self.assertIn("blocks.wq.0", [p["name"] for p in described["parameters"]])
             self.assertTrue(all(s["file"] == os.path.abspath(__file__) for s in described["sources"]))
         self.assertEqual(len({result.graph.hash() for result, _ in results}), 1)
+
+    def test_values_of_another_size(self):
+        for value in (2, 10):
+            with self.subTest(value):
+                _, described = self.export(llama(written_attention), parameters(value=value), batch())
+                self.assertEqual(sum(n["op"] == "attention" for n in described["nodes"]), 2)
+                self.assertFalse({n["op"] for n in described["nodes"]} & COPIES)
 
     def test_a_window(self):
         def attend(q, k, v):

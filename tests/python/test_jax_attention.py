@@ -29,9 +29,10 @@ jax.config.update("jax_enable_x64", True)
 SPREADS = [{"ranks": 1}, {"ranks": 2, "strategy": "ring"}, {"ranks": 3, "strategy": "gather"}, {"mesh": "dp=2,ulysses=2"}]
 
 
-def arrays(tokens=19, heads=4, kv_heads=2, size=8, batch=4, dtype=jnp.float64, seed=0):
+def arrays(tokens=19, heads=4, kv_heads=2, size=8, batch=4, dtype=jnp.float64, seed=0, value_size=None):
     random = numpy.random.default_rng(seed)
-    return [jnp.asarray(random.standard_normal((batch, tokens, h, size)), dtype) for h in (heads, kv_heads, kv_heads)]
+    sizes = (heads, size), (kv_heads, size), (kv_heads, value_size or size)
+    return [jnp.asarray(random.standard_normal((batch, tokens, h, d)), dtype) for h, d in sizes]
 
 
 def by_formula(q, k, v, seen=None, scale=None, softcap=None, sink=None):
@@ -91,6 +92,15 @@ class Op(unittest.TestCase):
                     self.compare(call(*inputs), formula(*inputs))
                     self.compare(self.values(call, inputs), self.values(formula, inputs))
 
+    def test_values_of_another_size(self):
+        for spread in SPREADS:
+            for size in (1, 11):
+                with self.subTest(spread=spread, size=size):
+                    inputs = arrays(value_size=size)
+                    own, formula = functools.partial(attention, causal=True, **spread), functools.partial(by_formula, seen=causal(19))
+                    self.compare(own(*inputs), formula(*inputs))
+                    self.compare(self.values(own, inputs), self.values(formula, inputs))
+
     def test_types(self):
         for dtype, tolerance in ((jnp.float32, 2e-6), (jnp.bfloat16, 1e-2)):
             inputs = arrays(dtype=dtype)
@@ -141,6 +151,7 @@ class Op(unittest.TestCase):
             ("float16", lambda: attention(*(x.astype(jnp.float16) for x in (q, k, v)))),
             ("the same but for the heads", lambda: attention(q[:, :9], k, v)),
             ("expected a multiple", lambda: attention(q[:, :, :3], k, v)),
+            ("heads of v have size 0", lambda: attention(q, k, v[..., :0])),
             ('"none" is not known', lambda: attention(q, k, v, ranks=2, strategy="none")),
             ("the sink is", lambda: attention(q, k, v, sink=jnp.zeros(3))),
         ]:

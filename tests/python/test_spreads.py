@@ -81,6 +81,15 @@ def written_out(model, x):
     return x + torch.einsum("bhqk,bkhd->bqhd", scores.masked_fill(future, float("-inf")).softmax(-1), v).flatten(2)
 
 
+def wide_values(model, x):
+    """Heads of values have twice the size of keys: by an op and written out."""
+    (q, k, _), v = heads(model, x), model.up(x).view(*x.shape[:2], H, 2 * E // H).transpose(1, 2)
+    x = x + model.down(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+    future = torch.triu(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool), 1)
+    weights = (q @ k.transpose(2, 3) * 0.3).masked_fill(future, float("-inf")).softmax(-1)
+    return x + model.down((weights @ v).transpose(1, 2).flatten(2))
+
+
 def convolved(model, x):
     return x + F.silu(model.conv(x.transpose(1, 2))[..., :x.shape[1]].transpose(1, 2))
 
@@ -139,8 +148,8 @@ class Spreads(unittest.TestCase):
                         self.assertLessEqual(off, 1e-6 * abs(gradient).max() + 1e-12, name)  # angles are in f32
 
     def test_each(self):
-        for layer in (pairs_that_rotate, one_kv_head, normalised_heads, attention_of_torch, written_out, convolved, mixed_heads, two_of_four, picked,
-                      gated):
+        for layer in (pairs_that_rotate, one_kv_head, normalised_heads, attention_of_torch, written_out, wide_values, convolved, mixed_heads,
+                      two_of_four, picked, gated):
             with self.subTest(layer.__name__):
                 self.check(Model(layer))
         for loss in (smoothed, two_terms):

@@ -31,10 +31,10 @@ attention = longspan.torch.attention
 SPREADS = [{"ranks": 1}, {"ranks": 2, "strategy": "ring"}, {"ranks": 3, "strategy": "gather"}, {"ranks": 4, "strategy": "ulysses"}, {"mesh": "dp=2,ring=2"}]
 
 
-def arrays(tokens=37, heads=4, kv_heads=2, size=8, batch=2, dtype=torch.float64, seed=0):
+def arrays(tokens=37, heads=4, kv_heads=2, size=8, batch=2, dtype=torch.float64, seed=0, value_size=None):
     torch.manual_seed(seed)
-    make = lambda h: torch.randn(batch, tokens, h, size, dtype=dtype).transpose(1, 2).requires_grad_()  # noqa: E731
-    return make(heads), make(kv_heads), make(kv_heads)
+    make = lambda h, size: torch.randn(batch, tokens, h, size, dtype=dtype).transpose(1, 2).requires_grad_()  # noqa: E731
+    return make(heads, size), make(kv_heads, size), make(kv_heads, value_size or size)
 
 
 def by_formula(q, k, v, seen=None, scale=None, softcap=None, sink=None):
@@ -83,6 +83,18 @@ class Op(unittest.TestCase):
                     inputs = (q, k, v) + ((sink,) if "sink" in options else ())
                     self.compare(attention(q, k, v, **options, **spread), by_formula(q, k, v, **meaning), inputs)
 
+    def test_values_of_another_size(self):
+        q_at, k_at = positions(37)
+        for spread in SPREADS:
+            for size in (1, 5, 12):
+                with self.subTest(spread=spread, size=size):
+                    q, k, v = arrays(value_size=size)
+                    o = attention(q, k, v, causal=True, **spread)
+                    self.assertEqual(tuple(o.shape), (2, 4, 37, size))
+                    self.compare(o, by_formula(q, k, v, q_at >= k_at), (q, k, v))
+        q, k, v = arrays(dtype=torch.float32, value_size=3)
+        torch.library.opcheck(torch.ops.longspan.attention.default, (q, k, v, None, None, "causal ranks=2", True))
+
     def test_types(self):
         for dtype, tolerance in ((torch.float32, 2e-6), (torch.bfloat16, 1e-2)):
             q, k, v = arrays(dtype=dtype)
@@ -103,7 +115,7 @@ class Op(unittest.TestCase):
         self.assertTrue(torch.isfinite(q.grad).all())
 
     def test_gradcheck(self):
-        q, k, v = arrays(tokens=5, size=3, heads=2, kv_heads=1)
+        q, k, v = arrays(tokens=5, size=3, heads=2, kv_heads=1, value_size=2)
         sink = torch.randn(2, dtype=torch.float64, requires_grad=True)
         function = lambda q, k, v, sink: attention(q, k, v, causal=True, softcap=2.0, sink=sink, ranks=2)  # noqa: E731
         self.assertTrue(torch.autograd.gradcheck(function, (q, k, v, sink)))
@@ -183,6 +195,8 @@ class Op(unittest.TestCase):
             ("float16", lambda: attention(q.half(), k.half(), v.half())),
             ("meta", lambda: attention(q.to("meta"), k, v)),
             ("expected the same", lambda: attention(q[:, :, :9], k, v)),
+            ("expected the same", lambda: attention(q, k, v[:, :1])),
+            ("those of v 0; expected at least 1", lambda: attention(q, k, v[..., :0])),
             ("expected a multiple", lambda: attention(q[:, :3], k, v)),
             ("window is 0", lambda: attention(q, k, v, window=0)),
             ('strategy "none" is not known|"none" is not known', lambda: attention(q, k, v, ranks=2, strategy="none")),
@@ -206,7 +220,7 @@ class Gpu(unittest.TestCase):
     def test_the_library_reads_them(self):
         q, k, v = (x.detach() for x in arrays())
         o, lse = torch_attention.result(q), torch_attention.lse_of(q)
-        opened = attention_calls.opened(torch_attention.form_of(q, k, None, None, "causal"), False)
+        opened = attention_calls.opened(torch_attention.form_of(q, k, v, None, None, "causal"), False)
         strided, none = torch_attention.strided, torch_attention.NONE
         words = [*strided(q), *strided(k), *strided(v), *strided(o), lse.data_ptr(), 0, 0, 0, 0, *none * 4, 0]
         opened.forward(*words, 0, 0)

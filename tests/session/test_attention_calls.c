@@ -20,8 +20,8 @@
 #include "support/spread.h"
 #include "tensor/tensor.h"
 
-enum { B = 2, S = 41, HQ = 4, HKV = 2, D = 8 };
-static const plain_sizes sizes = {B, S, HQ, HKV, D};
+enum { B = 2, S = 41, HQ = 4, HKV = 2, D = 8, E = 5 };
+static const plain_sizes sizes = {B, S, HQ, HKV, D, E};
 
 #define assert_ok(call)                                          \
     do {                                                         \
@@ -49,6 +49,7 @@ static ls_attention_options options_for(const ls_mask *mask, ls_spread spread) {
                                   .heads = HQ,
                                   .kv_heads = HKV,
                                   .head_size = D,
+                                  .value_size = E,
                                   .dtype = LS_F64,
                                   .mask = mask,
                                   .gradients = true,
@@ -69,13 +70,13 @@ typedef enum order { TOKENS_FIRST, HEADS_FIRST, GAPS, ORDERS } order;
 typedef struct array {
     double *memory;
     ls_attention_strided at;
-    int64_t heads;
+    int64_t heads, size; /* elements of a head */
 } array;
 
-static array make_array(order o, int64_t heads) {
-    enum { ROW = D + 3 };
-    array a = {.heads = heads};
-    const int64_t row = o == GAPS ? ROW : D, all = B * S * heads * row;
+static array make_array(order o, int64_t heads, int64_t size) {
+    enum { GAP = 3 };
+    array a = {.heads = heads, .size = size};
+    const int64_t row = o == GAPS ? size + GAP : size, all = B * S * heads * row;
     a.memory = malloc(sizeof(double) * (size_t)all);
     assert_non_null(a.memory);
     for (int64_t i = 0; i < all; i++) a.memory[i] = NAN;
@@ -89,12 +90,12 @@ static double *element(const array *a, int64_t b, int64_t s, int64_t h, int64_t 
     return (double *)a->at.data + b * a->at.batch + s * a->at.token + h * a->at.head + d;
 }
 
-/* Copies to or from [B,S,heads,D]. */
+/* Copies to or from [B,S,heads,size]. */
 static void move(const array *a, double *dense, bool in) {
     for (int64_t b = 0, i = 0; b < B; b++)
         for (int64_t s = 0; s < S; s++)
             for (int64_t h = 0; h < a->heads; h++)
-                for (int64_t d = 0; d < D; d++, i++) {
+                for (int64_t d = 0; d < a->size; d++, i++) {
                     if (in) *element(a, b, s, h, d) = dense[i];
                     if (!in) dense[i] = *element(a, b, s, h, d);
                 }
@@ -112,7 +113,8 @@ static arrays *make_arrays(const plain_attention *p, order o) {
     arrays *a = calloc(1, sizeof *a);
     assert_non_null(a);
     for (int i = 0; i < ARRAYS; i++) {
-        a->all[i] = make_array(o, i == K || i == V || i == DK || i == DV ? HKV : HQ);
+        a->all[i] = make_array(o, i == K || i == V || i == DK || i == DV ? HKV : HQ,
+                               i == V || i == GRAD_O || i == O || i == DV ? E : D);
         if (i <= GRAD_O) move(&a->all[i], p->in[i], true);
     }
     if (p->sink != NULL) memcpy(a->sink, p->sink, sizeof a->sink);
@@ -142,9 +144,9 @@ static void assert_equals(const arrays *a, const plain_attention *p, const char 
     } results[] = {{O, PLAIN_O, "o"}, {DQ, PLAIN_DQ, "dq"}, {DK, PLAIN_DK, "dk"}, {DV, PLAIN_DV, "dv"}};
     double dense[B * S * HQ * D];
     for (size_t i = 0; i < LS_COUNT(results); i++) {
-        move(&a->all[results[i].array], dense, false);
-        const double error =
-            relative_error(dense, p->out[results[i].plain], B * S * a->all[results[i].array].heads * D, 1e-30);
+        const array *made = &a->all[results[i].array];
+        move(made, dense, false);
+        const double error = relative_error(dense, p->out[results[i].plain], B * S * made->heads * made->size, 1e-30);
         if (!(error <= 1e-12)) fail_msg("%s: %s: %.3e", what, results[i].name, error);
     }
     const double error = relative_error(a->lse, p->out[PLAIN_LSE], B * HQ * S, 1e-30);
@@ -227,12 +229,12 @@ static void test_documents(void **state) {
                 a->call.room = 4;
                 assert_ok(ls_shared_attention_forward(attention, &a->call));
                 assert_ok(ls_shared_attention_backward(attention, &a->call));
-                double o[B * S * HQ * D],
+                double o[B * S * HQ * E],
                     *of[B] = {told ? packed.out[PLAIN_O] : whole.out[PLAIN_O], whole.out[PLAIN_O]};
                 move(&a->all[O], o, false);
                 for (int b = 0; b < B; b++) {
-                    const int at = b * S * HQ * D;
-                    assert_true(relative_error(o + at, of[b] + at, S * HQ * D, 1e-30) < 1e-12);
+                    const int at = b * S * HQ * E;
+                    assert_true(relative_error(o + at, of[b] + at, S * HQ * E, 1e-30) < 1e-12);
                 }
                 if (!told) assert_equals(a, &whole, "no documents");
             }
@@ -300,7 +302,8 @@ static void test_parts(void **state) {
     arrays *whole = make_arrays(&p, TOKENS_FIRST), *part = make_arrays(&p, TOKENS_FIRST);
     for (int i = K; i <= V; i++) {
         double *x = whole->all[i].memory;
-        memcpy(x + S * HKV * D, x, sizeof *x * S * HKV * D);
+        const int64_t n = S * HKV * whole->all[i].size;
+        memcpy(x + n, x, sizeof *x * (size_t)n);
     }
     part->call.k.batch = part->call.v.batch = 0;
     assert_ok(ls_shared_attention_forward(attention, &whole->call));
@@ -308,7 +311,7 @@ static void test_parts(void **state) {
     assert_ok(ls_shared_attention_forward(attention, &part->call));
     part->call.dq.data = part->call.dv.data = NULL;
     assert_ok(ls_shared_attention_backward(attention, &part->call));
-    const size_t wide = sizeof(double) * B * S * HQ * D, narrow = wide / HQ * HKV;
+    const size_t wide = sizeof(double) * B * S * HQ * E, narrow = sizeof(double) * B * S * HKV * D;
     assert_memory_equal(part->all[O].memory, whole->all[O].memory, wide);
     assert_memory_equal(part->all[DK].memory, whole->all[DK].memory, narrow);
     assert_true(isnan(part->all[DQ].memory[0]) && isnan(part->all[DV].memory[0]));

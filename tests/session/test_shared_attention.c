@@ -18,16 +18,16 @@
 #include "support/spread.h"
 #include "tensor/tensor.h"
 
-enum { B = 2, S = 41, HQ = 4, HKV = 2, D = 8, STEPS = 2 };
-enum { WIDE = B * S * HQ * D, NARROW = B * S * HKV * D, ROWS = B * HQ * S };
+enum { B = 2, S = 41, HQ = 4, HKV = 2, D = 8, E = 11, STEPS = 2 };
+enum { ROWS = B * HQ * S, KV_ROWS = B * HKV * S, MOST = ROWS * E };
 enum { O, LSE, DQ, DK, DV, DSINK, RESULTS };
 
-static const int64_t counts[RESULTS] = {WIDE, ROWS, WIDE, NARROW, NARROW, HQ};
+static const int64_t counts[RESULTS] = {ROWS * E, ROWS, ROWS *D, KV_ROWS *D, KV_ROWS *E, HQ};
 static const char *const names[RESULTS] = {"o", "lse", "dq", "dk", "dv", "dsink"};
 
 /* Of every step, as f64, in the order of the sequence. */
 typedef struct results {
-    double all[STEPS][RESULTS][WIDE];
+    double all[STEPS][RESULTS][MOST];
 } results;
 
 /* --- one rank ----------------------------------------------------------------------------------------------------- */
@@ -56,7 +56,7 @@ static int64_t elements(const ls_attention_array *a) {
 }
 
 /*
- * Where element i of a local [batch,n,H,D], or [batch,H,n], stands in the array of all; a vector of heads is whole
+ * Where element i of a local [batch,n,H,size], or [batch,H,n], stands in the array of all; a vector of heads is whole
  * everywhere.
  */
 static int64_t global_index(const ls_attention_rank *r, const ls_attention_array *a, int64_t i) {
@@ -96,7 +96,7 @@ static void spoil(const ls_attention_rank *r) {
 /* Reads the whole arrays, in which every rank finds its own part where its positions say. */
 static ls_status collect(ls_attention_rank *r, int step, int from, int to, results *out) {
     const ls_attention_array *const arrays[RESULTS] = {&r->o, &r->lse, &r->dq, &r->dk, &r->dv, &r->dsink};
-    double whole[WIDE];
+    double whole[MOST];
     for (int a = from; a <= to; a++) {
         if (arrays[a]->data == NULL) continue;
         LS_TRY(ls_attention_get(r, names[a], whole));
@@ -158,6 +158,7 @@ static ls_attention_options options_for(ls_dtype dtype, int mask, ls_spread spre
                                   .heads = HQ,
                                   .kv_heads = HKV,
                                   .head_size = D,
+                                  .value_size = E,
                                   .dtype = dtype,
                                   .mask = &masks[mask],
                                   .softcap = mask == 1 ? 3 : 0,
@@ -339,8 +340,8 @@ static void test_backward_reads(void **state) {
             assert_ok(run(&options, in_reverse, other));
             assert_memory_equal(plain->all, other->all, sizeof plain->all);
             assert_ok(run(&options, with_other_lse, other));
-            for (int k = 0; k < NARROW; k++) other->all[0][DV][k] *= 2;
-            assert_true(relative_error(other->all[0][DV], plain->all[0][DV], NARROW, 1e-30) < 1e-12);
+            for (int k = 0; k < KV_ROWS * E; k++) other->all[0][DV][k] *= 2;
+            assert_true(relative_error(other->all[0][DV], plain->all[0][DV], KV_ROWS * E, 1e-30) < 1e-12);
         }
     }
     free(plain);
@@ -351,7 +352,7 @@ static void test_backward_reads(void **state) {
 
 static void test_description(void **state) {
     (void)state;
-    enum { ELEMENTS = B * (S + 1) / 2 * HKV * D, RANKS = 2 };
+    enum { ELEMENTS = B * (S + 1) / 2 * HKV * (D + E), RANKS = 2 }; /* of keys and values */
     ls_attention_options options =
         options_for(LS_BF16, 0, (ls_spread){.ranks = RANKS, .strategy = "ring", .transfers = "put"});
     ls_shared_attention *attention;
@@ -359,10 +360,10 @@ static void test_description(void **state) {
     const ls_spread_result put = ls_shared_attention_describe(attention);
     ls_shared_attention_close(attention);
     assert_string_equal(put.strategy, "ring");
-    assert_int_equal(put.bytes_sent_forward, 2 * 2 * ELEMENTS); /* k and v, bf16, one hop */
+    assert_int_equal(put.bytes_sent_forward, 2 * ELEMENTS); /* k and v, bf16, one hop */
     assert_true(put.bytes_sent_backward <=
-                2 * 2 * ELEMENTS + 4 * 2 * ELEMENTS); /* and dk, dv in f32, one hop: what is seen of them */
-    assert_true(put.bytes_sent_backward > 2 * 2 * ELEMENTS);
+                2 * ELEMENTS + 4 * ELEMENTS); /* and dk, dv in f32, one hop: what is seen of them */
+    assert_true(put.bytes_sent_backward > 2 * ELEMENTS);
     options.spread.transfers = "in-place";
     assert_ok(ls_shared_attention_open(&options, &attention));
     const ls_spread_result in_place = ls_shared_attention_describe(attention);
@@ -404,6 +405,9 @@ static void test_refused_options(void **state) {
         {WITH(seq, -5), LS_INVALID, "seq is -5"},
         {WITH(seq, (int64_t)1 << 40), LS_INVALID, "seq is 1099511627776"},
         {WITH(head_size, 0), LS_INVALID, "head_size is 0"},
+        {WITH(value_size, -3), LS_INVALID, "value_size is -3; expected 1 to 2147483647"},
+        {WITH(value_size, INT64_MAX), LS_INVALID, "value_size is 9223372036854775807"},
+        {WITH(value_size, INT32_MAX), LS_NO_MEMORY, "this machine allows"},
         {WITH(kv_heads, 3), LS_INVALID, "4 query heads and 3 KV heads"},
         {WITH(dtype, LS_I32), LS_INVALID, "i32"},
         {WITH(dtype, (ls_dtype)77), LS_INVALID, "element type 77"},

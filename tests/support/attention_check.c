@@ -94,12 +94,12 @@ static results run_case(const problem *p, const attention_variant *v, attention_
     const test_case *c = &p->c;
     const ls_dtype T = v->forward->dtype;
     const int64_t n = p->n, rows = c->B * c->Hq * n, span_size[] = {c->B, n, 2 * p->w};
-    results r = {strided(LS_F32, c->B, n, c->Hq, c->D, v->gap, NULL), dense_view(LS_F32, c->B, c->Hq, n, 0),
+    results r = {strided(LS_F32, c->B, n, c->Hq, c->E, v->gap, NULL), dense_view(LS_F32, c->B, c->Hq, n, 0),
                  dense_view(LS_F32, c->B, n, c->Hq, c->D), filled(c->P, sizeof(ls_view)),
                  filled(c->P, sizeof(ls_view))};
     const ls_view q = strided(T, c->B, n, c->Hq, c->D, v->gap, p->q);
     const ls_view spans = ls_view_dense(p->spans, LS_I32, 3, span_size);
-    const ls_view dout = given(rows * c->D, p->dout, dense_view(T, c->B, n, c->Hq, c->D));
+    const ls_view dout = given(rows * c->E, p->dout, dense_view(T, c->B, n, c->Hq, c->E));
     const ls_view delta = given(rows, p->delta, dense_view(LS_F32, c->B, c->Hq, n, 0));
     ls_attention_params params = {
         .scale = p->scale, .softcap = c->softcap, .group = c->group, .first_q = c->first_q, .first_kv = c->first_kv};
@@ -107,7 +107,7 @@ static results run_case(const problem *p, const attention_variant *v, attention_
     for (int i = 0; i < c->P; i++) {
         key_block *block = &p->block[i];
         k[i] = strided(T, c->B, block->t, c->Hkv, c->D, v->gap, block->k);
-        values[i] = strided(T, c->B, block->t, c->Hkv, c->D, v->gap, block->v);
+        values[i] = strided(T, c->B, block->t, c->Hkv, c->E, v->gap, block->v);
         params.merge = i > 0;
         params.band = band_of(p, block);
         ls_kernel_call call = {5, 2, {q, k[i], values[i], spans, position_view(block)}, {r.o, r.lse}, &params, 0, 1};
@@ -116,7 +116,7 @@ static results run_case(const problem *p, const attention_variant *v, attention_
     for (int i = 0; i < c->P; i++) {
         key_block *block = &p->block[i];
         r.dk[i] = dense_view(LS_F32, c->B, block->t, c->Hkv, c->D);
-        r.dv[i] = dense_view(LS_F32, c->B, block->t, c->Hkv, c->D);
+        r.dv[i] = dense_view(LS_F32, c->B, block->t, c->Hkv, c->E);
         params.accumulate_dq = i > 0;
         params.band = band_of(p, block);
         params.accumulate_dkv = i % 2 == 1;
@@ -145,8 +145,8 @@ static void results_free(results *r, int P) {
 
 static void expect_small(double error, double limit, const char *what, const problem *p, const attention_variant *v) {
     if (!(error <= limit)) {
-        fail_msg("%s of %s %s: D %d Hq %d Hkv %d S %d P %d layout %d mask %s threads %d: error %.3g, at most %.3g",
-                 what, v->name, ls_dtype_name(v->forward->dtype), p->c.D, p->c.Hq, p->c.Hkv, p->c.S, p->c.P,
+        fail_msg("%s of %s %s: D %d E %d Hq %d Hkv %d S %d P %d layout %d mask %s threads %d: error %.3g, at most %.3g",
+                 what, v->name, ls_dtype_name(v->forward->dtype), p->c.D, p->c.E, p->c.Hq, p->c.Hkv, p->c.S, p->c.P,
                  (int)p->c.layout, p->c.mask, p->c.threads, error, limit);
     }
 }

@@ -82,43 +82,45 @@ static double slope_of(const problem *p, double product) {
 /* One query row of the oracle: scores of all keys, softmax, o, and its part of every gradient. */
 static void oracle_row(problem *p, int64_t b, int64_t i, int h) {
     const test_case *c = &p->c;
-    const int kv = kv_of(c, h), D = c->D;
-    const int64_t row = ((b * p->n + i) * c->Hq + h) * D;
+    const int kv = kv_of(c, h), D = c->D, E = c->E;
+    const int64_t row = (b * p->n + i) * c->Hq + h;
+    const float *q = p->q + row * D, *dout = p->dout + row * E;
+    double *o = p->o + row * E;
     double most = -INFINITY, sum = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (int r = 0; r < c->P; r++) {
             for (int64_t j = 0; j < p->block[r].t; j++) {
                 if (!sees(p, b, i, p->block[r].kpos[j])) continue;
-                const int64_t at = ((b * p->block[r].t + j) * c->Hkv + kv) * D;
-                const double s = logit_of(p, dot(p->q + row, p->block[r].k + at, D));
+                const int64_t at = (b * p->block[r].t + j) * c->Hkv + kv;
+                const double s = logit_of(p, dot(q, p->block[r].k + at * D, D));
                 if (pass == 0) {
                     most = fmax(most, s);
                     continue;
                 }
                 sum += exp(s - most);
-                for (int d = 0; d < D; d++) p->o[row + d] += exp(s - most) * p->block[r].v[at + d];
+                for (int d = 0; d < E; d++) o[d] += exp(s - most) * p->block[r].v[at * E + d];
             }
         }
     }
     p->lse[(b * c->Hq + h) * p->n + i] = sum > 0 ? most + log(sum) : -INFINITY;
     double delta = 0;
-    for (int d = 0; d < D; d++) {
-        if (sum > 0) p->o[row + d] /= sum;
-        delta += p->o[row + d] * p->dout[row + d];
+    for (int d = 0; d < E; d++) {
+        if (sum > 0) o[d] /= sum;
+        delta += o[d] * dout[d];
     }
     p->delta[(b * c->Hq + h) * p->n + i] = (float)delta;
     for (int r = 0; r < c->P; r++) {
         const key_block *block = &p->block[r];
         for (int64_t j = 0; j < block->t; j++) {
             if (!sees(p, b, i, block->kpos[j])) continue;
-            const int64_t at = ((b * block->t + j) * c->Hkv + kv) * D;
-            const double product = dot(p->q + row, block->k + at, D);
+            const int64_t at = (b * block->t + j) * c->Hkv + kv;
+            const double product = dot(q, block->k + at * D, D);
             const double prob = exp(logit_of(p, product) - most) / sum;
-            const double ds = slope_of(p, product) * prob * (dot(p->dout + row, block->v + at, D) - delta);
+            const double ds = slope_of(p, product) * prob * (dot(dout, block->v + at * E, E) - delta);
+            for (int d = 0; d < E; d++) block->dv[at * E + d] += prob * dout[d];
             for (int d = 0; d < D; d++) {
-                block->dv[at + d] += prob * p->dout[row + d];
-                block->dk[at + d] += ds * p->q[row + d];
-                p->dq[row + d] += ds * block->k[at + d];
+                block->dk[at * D + d] += ds * q[d];
+                p->dq[row * D + d] += ds * block->k[at * D + d];
             }
         }
     }
@@ -126,6 +128,7 @@ static void oracle_row(problem *p, int64_t b, int64_t i, int h) {
 
 problem problem_make(const test_case *c, ls_dtype dtype) {
     problem p = {.c = *c, .scale = c->scale != 0 ? c->scale : 1 / sqrt(c->D)};
+    if (c->E == 0) p.c.E = c->D;
     uint64_t seed = 12345;
     const double spread = c->spread != 0 ? c->spread : 1;
     const ls_mask mask = parse_mask(c->mask);
@@ -147,11 +150,11 @@ problem problem_make(const test_case *c, ls_dtype dtype) {
             memset(p.spans + (b * p.n + 1) * p.w, 0, sizeof *p.spans * (size_t)p.w); /* sees no key */
     }
     free(all);
-    const int64_t size = c->B * p.n * c->Hq * c->D;
-    p.q = draw(size, spread, dtype, &seed);
-    p.dout = draw(size, 1, dtype, &seed);
-    p.o = zeroed(size, sizeof *p.o);
-    p.dq = zeroed(size, sizeof *p.dq);
+    const int64_t rows = c->B * p.n * c->Hq;
+    p.q = draw(rows * c->D, spread, dtype, &seed);
+    p.dout = draw(rows * p.c.E, 1, dtype, &seed);
+    p.o = zeroed(rows * p.c.E, sizeof *p.o);
+    p.dq = zeroed(rows * c->D, sizeof *p.dq);
     p.lse = zeroed(c->B * c->Hq * p.n, sizeof *p.lse);
     p.delta = zeroed(c->B * c->Hq * p.n, sizeof *p.delta);
     p.block = zeroed(c->P, sizeof *p.block);
@@ -160,11 +163,11 @@ problem problem_make(const test_case *c, ls_dtype dtype) {
         block->t = ls_layout_count(&layout, r);
         block->kpos = filled(block->t, sizeof *block->kpos);
         ls_layout_positions(&layout, r, block->kpos);
-        const int64_t count = c->B * block->t * c->Hkv * c->D;
-        block->k = draw(count, spread, dtype, &seed);
-        block->v = draw(count, 1, dtype, &seed);
-        block->dk = zeroed(count, sizeof *block->dk);
-        block->dv = zeroed(count, sizeof *block->dv);
+        const int64_t keys = c->B * block->t * c->Hkv;
+        block->k = draw(keys * c->D, spread, dtype, &seed);
+        block->v = draw(keys * p.c.E, 1, dtype, &seed);
+        block->dk = zeroed(keys * c->D, sizeof *block->dk);
+        block->dv = zeroed(keys * p.c.E, sizeof *block->dv);
     }
     for (int64_t b = 0; b < c->B; b++) {
         for (int64_t i = 0; i < p.n; i++) {

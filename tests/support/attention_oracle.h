@@ -23,22 +23,23 @@ typedef struct test_case {
     double softcap;   /* 0: none */
     double spread;    /* standard deviation of q and k; 0: 1 */
     double f32_limit; /* 0: 1e-5. Scores near 1e3 have an ulp of 6e-5, which exp makes a relative error. */
+    int E;            /* elements of a head of v and o; 0: D */
 } test_case;
 
 typedef struct key_block {
     int64_t t;
     int32_t *kpos;
-    float *k, *v;    /* [B,t,Hkv,D], already rounded */
+    float *k, *v;    /* [B,t,Hkv,D] and [B,t,Hkv,E], already rounded */
     double *dk, *dv; /* the expected result */
 } key_block;
 
 typedef struct problem {
-    test_case c;
+    test_case c; /* with its E */
     int64_t n;
     int w;
     double scale;
     ls_span *spans;       /* [B,n,w] */
-    float *q, *dout;      /* [B,n,Hq,D], rounded */
+    float *q, *dout;      /* [B,n,Hq,D] and [B,n,Hq,E], rounded */
     key_block *block;     /* [P] */
     double *o, *lse, *dq; /* the expected result */
     float *delta;

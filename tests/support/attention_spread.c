@@ -30,9 +30,10 @@ static ls_tensor add_sink(ls_graph *g, const plain_attention *problem) {
 }
 
 static ls_tensor add_input(ls_graph *g, const plain_sizes *n, int i) {
-    const int64_t heads = i == PLAIN_K || i == PLAIN_V ? n->Hkv : n->Hq;
+    const int64_t heads = i == PLAIN_K || i == PLAIN_V ? n->Hkv : n->Hq,
+                  size = i == PLAIN_V || i == PLAIN_GRAD_O ? plain_value_size(n) : n->D;
     const ls_shape shape = {
-        4, {{n->B, LS_FACTOR_BATCH}, {n->S, LS_FACTOR_SEQUENCE}, {heads, LS_FACTOR_NONE}, {n->D, LS_FACTOR_NONE}}};
+        4, {{n->B, LS_FACTOR_BATCH}, {n->S, LS_FACTOR_SEQUENCE}, {heads, LS_FACTOR_NONE}, {size, LS_FACTOR_NONE}}};
     return ls_graph_leaf(g, LS_ROLE_INPUT, in_name[i], g->dtype, &shape);
 }
 

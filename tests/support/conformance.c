@@ -124,12 +124,14 @@ static void check_blind_rows(const conformance *c, const char *name, const atten
     for (int64_t i = 0; i < n->B * n->Hq * n->S; i++) {
         if (!isinf(c->problem.out[PLAIN_LSE][i])) continue;
         const int64_t b = i / (n->Hq * n->S), h = i / n->S % n->Hq, s = i % n->S;
-        for (int64_t d = 0; d < n->D; d++) {
-            const int64_t at = ((b * n->S + s) * n->Hq + h) * n->D + d;
-            if (r->out[PLAIN_O][at] != 0 || r->out[PLAIN_DQ][at] != 0)
-                fail_msg("%s: query %lld sees nothing and has o %g, dq %g", name, (long long)s, r->out[PLAIN_O][at],
-                         r->out[PLAIN_DQ][at]);
-        }
+        const int64_t row = (b * n->S + s) * n->Hq + h, E = plain_value_size(n);
+        for (int64_t d = 0; d < E; d++)
+            if (r->out[PLAIN_O][row * E + d] != 0)
+                fail_msg("%s: query %lld sees nothing and has o %g", name, (long long)s, r->out[PLAIN_O][row * E + d]);
+        for (int64_t d = 0; d < n->D; d++)
+            if (r->out[PLAIN_DQ][row * n->D + d] != 0)
+                fail_msg("%s: query %lld sees nothing and has dq %g", name, (long long)s,
+                         r->out[PLAIN_DQ][row * n->D + d]);
     }
 }
 

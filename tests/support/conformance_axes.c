@@ -15,16 +15,20 @@
 
 const int conformance_rank_counts[CONFORM_RANKS] = {1, 2, 3, 4, 5, 8, 16};
 
-/* Odd lengths, documents of one token, an empty one; of each shape: {0, ..., S}. */
+/* Odd lengths, values wider and narrower than keys, documents of one token, an empty one; of each shape: {0, ..., S}.
+ */
 static const struct {
     plain_sizes n; /* without heads */
     int32_t ends[8];
     int n_ends;
 } shapes[] = {
-    {{.B = 1, .S = 48, .D = 16}, {0, 1, 9, 9, 10, 33, 48}, 7},
-    {{.B = 2, .S = 37, .D = 16}, {0, 5, 6, 7, 30, 37}, 6},
-    {{.B = 1, .S = 53, .D = 5}, {0, 17, 18, 53}, 4},
-    {{.B = 2, .S = 41, .D = 24}, {0, 11, 12, 12, 13, 40, 41}, 7},
+    {{.B = 1, .S = 48, .D = 16, .E = 16}, {0, 1, 9, 9, 10, 33, 48}, 7},
+    {{.B = 2, .S = 37, .D = 8, .E = 5}, {0, 5, 6, 7, 30, 37}, 6},
+    {{.B = 1, .S = 53, .D = 5, .E = 5}, {0, 17, 18, 53}, 4},
+    {{.B = 2, .S = 41, .D = 24, .E = 16}, {0, 11, 12, 12, 13, 40, 41}, 7},
+    {{.B = 1, .S = 29, .D = 64, .E = 128}, {0, 2, 19, 29}, 4},
+    {{.B = 1, .S = 31, .D = 192, .E = 128}, {0, 7, 8, 31}, 4},
+    {{.B = 2, .S = 26, .D = 16, .E = 1}, {0, 12, 13, 26}, 4},
 };
 
 /* As mask_of_terms takes them; "documents" are those of the shape. */
@@ -74,7 +78,8 @@ int conformance_ranks(const conformance_place *place) { return ls_mesh_ranks(&pl
 
 static ls_status asked(const char *strategy, ls_mesh mesh, int head) {
     const plain_sizes n = conformance_sizes(0, head);
-    const ls_attention_problem problem = {.B = n.B, .S = n.S, .Hq = n.Hq, .Hkv = n.Hkv, .D = n.D, .mesh = mesh};
+    const ls_attention_problem problem = {
+        .B = n.B, .S = n.S, .Hq = n.Hq, .Hkv = n.Hkv, .D = n.D, .E = n.E, .mesh = mesh};
     const ls_status status = ls_strategy_applicable(strategy, &problem);
     if (status.code != LS_OK && strstr(status.text, strategy) == NULL)
         fail_msg("%s refuses without a reason that names it: \"%s\"", strategy, status.text);
@@ -160,11 +165,12 @@ void conformance_say(const conformance_axes *axes, const conformance_case *c, ch
     const int *at = c->at;
     const conformance_place *place = &axes->place[at[CONFORM_PLACE]];
     const plain_sizes n = conformance_sizes(at[CONFORM_SHAPE], at[CONFORM_HEADS]);
-    snprintf(out, room, "%s of ring %d ulysses %d, %s, %s, %s on %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld%s%s%s",
+    snprintf(out, room,
+             "%s of ring %d ulysses %d, %s, %s, %s on %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld E %lld%s%s%s",
              place->strategy, mesh_ring(&place->mesh), mesh_ulysses(&place->mesh), masks[at[CONFORM_MASK]],
              ls_layout_name((ls_layout_kind)at[CONFORM_LAYOUT]), ls_dtype_name(dtypes[at[CONFORM_DTYPE]]),
              ls_isa_name(axes->isa[at[CONFORM_ISA]]), transfer_ways[at[CONFORM_TRANSFERS]].name, (long long)n.B,
-             (long long)n.S, (long long)n.Hq, (long long)n.Hkv, (long long)n.D,
+             (long long)n.S, (long long)n.Hq, (long long)n.Hkv, (long long)n.D, (long long)n.E,
              spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "", extras[at[CONFORM_EXTRAS]].sink ? ", sink" : "",
              extras[at[CONFORM_EXTRAS]].softcap > 0 ? ", soft cap" : "");
 }

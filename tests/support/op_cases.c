@@ -387,7 +387,7 @@ const op_case op_cases[] = {
     {"cross_entropy", 1, {BY({7, 0})}, build_cross_entropy},
     {"sum", 1, {BY({4, 0})}, build_sum},
     {"attention", 3, {BY({4, 0}, {3, 0}), BY({2, 0}, {3, 0}), BY({2, 0}, {3, 0})}, build_capped_attention},
-    {"attention", 3, {BY({4, 0}, {3, 0}), BY({2, 0}, {3, 0}), BY({2, 0}, {3, 0})}, build_attention},
+    {"attention", 3, {BY({4, 0}, {3, 0}), BY({2, 0}, {3, 0}), BY({2, 0}, {5, 0})}, build_attention},
     {"attention",
      4,
      {BY({4, 0}, {3, 0}), BY({2, 0}, {3, 0}), BY({2, 0}, {3, 0}), PLAIN({4, 0})},

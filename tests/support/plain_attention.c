@@ -32,13 +32,17 @@ bool plain_sees(const ls_mask *mask, int64_t q, int64_t k) {
     return true;
 }
 
+int64_t plain_value_size(const plain_sizes *n) { return n->E > 0 ? n->E : n->D; }
+
 int64_t plain_input_count(const plain_sizes *n, int i) {
-    return n->B * n->S * (i == PLAIN_K || i == PLAIN_V ? n->Hkv : n->Hq) * n->D;
+    const int64_t rows = n->B * n->S * (i == PLAIN_K || i == PLAIN_V ? n->Hkv : n->Hq);
+    return rows * (i == PLAIN_V || i == PLAIN_GRAD_O ? plain_value_size(n) : n->D);
 }
 
 int64_t plain_output_count(const plain_sizes *n, int i) {
     if (i == PLAIN_LSE) return n->B * n->S * n->Hq;
-    return n->B * n->S * (i == PLAIN_DK || i == PLAIN_DV ? n->Hkv : n->Hq) * n->D;
+    const int64_t rows = n->B * n->S * (i == PLAIN_DK || i == PLAIN_DV ? n->Hkv : n->Hq);
+    return rows * (i == PLAIN_DV || i == PLAIN_O ? plain_value_size(n) : n->D);
 }
 
 static double dot(const double *a, const double *b, int64_t n) {
@@ -47,22 +51,23 @@ static double dot(const double *a, const double *b, int64_t n) {
     return sum;
 }
 
+/* The row of a head of a token. */
 static int64_t at(const plain_sizes *n, int64_t heads, int64_t b, int64_t s, int64_t h) {
-    return ((b * n->S + s) * heads + h) * n->D;
+    return (b * n->S + s) * heads + h;
 }
 
 /* Probabilities of one query's keys, and its lse. slope[k]: of the logit by scale·q·k. */
 static double softmax(const plain_attention *a, int64_t b, int64_t s, int64_t h, double p[MOST_KEYS],
                       double slope[MOST_KEYS]) {
     const plain_sizes *n = &a->n;
-    const double *q = a->in[PLAIN_Q] + at(n, n->Hq, b, s, h);
+    const double *q = a->in[PLAIN_Q] + at(n, n->Hq, b, s, h) * n->D;
     const double sink = a->sink != NULL ? a->sink[h] : -INFINITY;
     double most = sink;
     for (int64_t k = 0; k < n->S; k++) {
         p[k] = -INFINITY;
         slope[k] = 0;
         if (!plain_sees(&a->mask, s, k)) continue;
-        p[k] = a->scale * dot(q, a->in[PLAIN_K] + at(n, n->Hkv, b, k, h / (n->Hq / n->Hkv)), n->D);
+        p[k] = a->scale * dot(q, a->in[PLAIN_K] + at(n, n->Hkv, b, k, h / (n->Hq / n->Hkv)) * n->D, n->D);
         slope[k] = 1;
         if (a->softcap > 0) {
             const double t = tanh(p[k] / a->softcap);
@@ -83,23 +88,23 @@ static double softmax(const plain_attention *a, int64_t b, int64_t s, int64_t h,
 /* o = P v; dv += P do, dP = do·v, dS = P (dP - do·o), dq and dk from dS. */
 static void one_row(plain_attention *a, int64_t b, int64_t s, int64_t h) {
     const plain_sizes *n = &a->n;
-    const int64_t D = n->D, row = at(n, n->Hq, b, s, h);
-    const double *q = a->in[PLAIN_Q] + row, *grad_o = a->in[PLAIN_GRAD_O] + row;
-    double *o = a->out[PLAIN_O] + row, *dq = a->out[PLAIN_DQ] + row, p[MOST_KEYS], slope[MOST_KEYS];
+    const int64_t D = n->D, E = plain_value_size(n), row = at(n, n->Hq, b, s, h);
+    const double *q = a->in[PLAIN_Q] + row * D, *grad_o = a->in[PLAIN_GRAD_O] + row * E;
+    double *o = a->out[PLAIN_O] + row * E, *dq = a->out[PLAIN_DQ] + row * D, p[MOST_KEYS], slope[MOST_KEYS];
     a->out[PLAIN_LSE][(b * n->Hq + h) * n->S + s] = softmax(a, b, s, h, p, slope);
     for (int64_t k = 0; k < n->S; k++) {
-        const double *v = a->in[PLAIN_V] + at(n, n->Hkv, b, k, h / (n->Hq / n->Hkv));
-        for (int64_t d = 0; d < D && p[k] > 0; d++) o[d] += p[k] * v[d];
+        const double *v = a->in[PLAIN_V] + at(n, n->Hkv, b, k, h / (n->Hq / n->Hkv)) * E;
+        for (int64_t d = 0; d < E && p[k] > 0; d++) o[d] += p[k] * v[d];
     }
-    const double delta = dot(grad_o, o, D);
+    const double delta = dot(grad_o, o, E);
     for (int64_t k = 0; k < n->S; k++) {
         if (p[k] == 0) continue;
         const int64_t key = at(n, n->Hkv, b, k, h / (n->Hq / n->Hkv));
-        const double ds = a->scale * slope[k] * p[k] * (dot(grad_o, a->in[PLAIN_V] + key, D) - delta);
+        const double ds = a->scale * slope[k] * p[k] * (dot(grad_o, a->in[PLAIN_V] + key * E, E) - delta);
+        for (int64_t d = 0; d < E; d++) a->out[PLAIN_DV][key * E + d] += p[k] * grad_o[d];
         for (int64_t d = 0; d < D; d++) {
-            a->out[PLAIN_DV][key + d] += p[k] * grad_o[d];
-            a->out[PLAIN_DK][key + d] += ds * q[d];
-            dq[d] += ds * a->in[PLAIN_K][key + d];
+            a->out[PLAIN_DK][key * D + d] += ds * q[d];
+            dq[d] += ds * a->in[PLAIN_K][key * D + d];
         }
     }
 }

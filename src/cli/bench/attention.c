@@ -169,10 +169,10 @@ static void print_page(const bench *b, FILE *out) {
     const ls_bench_options *j = &b->job;
     fprintf(
         out,
-        "forward and backward · %s · S %lld · Hq %lld · Hkv %lld · D %lld · %s · %lld ranks of 1 thread, one rank of %lld "
+        "forward and backward · %s · S %lld · Hq %lld · Hkv %lld · D %lld · values %lld · %s · %lld ranks of 1 thread, one rank of %lld "
         "threads · medians of %d rounds\n\n",
         j->mask, (long long)j->seq, (long long)j->heads, (long long)j->kv_heads, (long long)j->head_size,
-        ls_dtype_name(b->options.dtype), (long long)j->ranks, (long long)j->ranks, b->rounds);
+        (long long)j->value_size, ls_dtype_name(b->options.dtype), (long long)j->ranks, (long long)j->ranks, b->rounds);
     fprintf(out, "%-10s %-24s %-11s %-9s %11s %11s %11s %7s %23s %23s\n", "strategy", "mesh", "layout", "transfers",
             "seconds", "forward", "one rank", "ratio", "sent fwd+bwd", "read fwd+bwd");
     for (int i = 0; i < b->n_rows; i++) {
@@ -223,6 +223,7 @@ static void print_json(const bench *b, FILE *out) {
     ls_json_put_int(w, "heads", j->heads);
     ls_json_put_int(w, "kv_heads", j->kv_heads);
     ls_json_put_int(w, "head_size", j->head_size);
+    ls_json_put_int(w, "value_size", j->value_size);
     ls_json_put_text(w, "dtype", ls_dtype_name(b->options.dtype));
     ls_json_put_int(w, "ranks", j->ranks);
     ls_json_put_int(w, "rounds", b->rounds);
@@ -245,6 +246,7 @@ static ls_status fill_in(ls_bench_options *j) {
     ls_bench_fill_in(&j->heads, 8);
     ls_bench_fill_in(&j->kv_heads, 2);
     ls_bench_fill_in(&j->head_size, 128);
+    ls_bench_fill_in(&j->value_size, (int)j->head_size);
     if (j->mask == NULL) j->mask = "causal";
     if (device.submits && j->ranks > 1)
         return ls_error(LS_USAGE,
@@ -267,6 +269,7 @@ static ls_status resolve(bench *b) {
     b->options.heads = j->heads;
     b->options.kv_heads = j->kv_heads;
     b->options.head_size = j->head_size;
+    b->options.value_size = j->value_size;
     b->options.mask = &b->mask.mask;
     b->options.gradients = true;
     return list_rows(b);

@@ -52,9 +52,9 @@ static ls_status open_masked(const bench *b, ls_arena *arena, ls_timed_place *pl
         ls_attention_delta_call(b->dtype, &b->shape),
         ls_attention_call_make(arena, b->dtype, LS_BACKWARD, &b->shape, m->mask),
     };
-    const double work = ls_attention_call_pairs(&call[FORWARD]) * (double)b->shape.D;
-    m->flops[PASS_FORWARD] = ls_attention_flops(LS_FORWARD) * work;
-    m->flops[PASS_BACKWARD] = ls_attention_flops(LS_BACKWARD) * work;
+    const double pairs = ls_attention_call_pairs(&call[FORWARD]), D = (double)b->shape.D, E = (double)b->shape.E;
+    m->flops[PASS_FORWARD] = ls_attention_flops(LS_FORWARD, D, E) * pairs;
+    m->flops[PASS_BACKWARD] = ls_attention_flops(LS_BACKWARD, D, E) * pairs;
     m->flops[PASS_BOTH] = m->flops[PASS_FORWARD] + m->flops[PASS_BACKWARD];
     for (; m->opened < CALLS; m->opened++)
         LS_TRY(ls_timed_call_open(place, kernels[m->opened], b->dtype, &call[m->opened], &m->timed[m->opened]));
@@ -139,11 +139,11 @@ static double ratio_to_causal(const bench *b, const masked *m, int pass) {
 
 static void print_page(const bench *b, FILE *out) {
     fprintf(out,
-            "attention kernels alone · S %lld · Hq %lld · Hkv %lld · D %lld · %s · %lld threads · %s · "
+            "attention kernels alone · S %lld · Hq %lld · Hkv %lld · D %lld · values %lld · %s · %lld threads · %s · "
             "medians of %d rounds\n\n%-24s %-9s %-8s %11s %7s",
             (long long)b->shape.S, (long long)b->shape.Hq, (long long)b->shape.Hkv, (long long)b->shape.D,
-            ls_dtype_name(b->dtype), (long long)b->job.threads, ls_bench_machine_name(&b->of), b->rounds, "mask",
-            "pass", "kernel", "ms", "beside");
+            (long long)b->shape.E, ls_dtype_name(b->dtype), (long long)b->job.threads, ls_bench_machine_name(&b->of),
+            b->rounds, "mask", "pass", "kernel", "ms", "beside");
     ls_bench_print_titles("figure", out);
     for (int i = 0; i < b->n * PASSES; i++) {
         const masked *m = &b->masked[i / PASSES];
@@ -168,6 +168,7 @@ static void print_json(const bench *b, FILE *out) {
     ls_json_put_int(w, "heads", b->shape.Hq);
     ls_json_put_int(w, "kv_heads", b->shape.Hkv);
     ls_json_put_int(w, "head_size", b->shape.D);
+    ls_json_put_int(w, "value_size", b->shape.E);
     ls_json_put_text(w, "dtype", ls_dtype_name(b->dtype));
     ls_json_put_int(w, "threads", b->job.threads);
     ls_json_put_text(w, "isa", ls_isa_name(b->of.isa));
@@ -201,7 +202,8 @@ static ls_status run(bench *b, ls_mask_text *text) {
     ls_bench_fill_in(&j->threads, b->of.device == LS_DEVICE_CPU ? machine.cores : 1);
     LS_TRY(ls_bench_rounds(j, 5, &b->rounds));
     LS_TRY(ls_job_dtype(j->dtype, LS_BF16, &b->dtype));
-    b->shape = (ls_attention_shape){.S = j->seq, .Hq = j->heads, .Hkv = j->kv_heads, .D = j->head_size};
+    b->shape =
+        (ls_attention_shape){.S = j->seq, .Hq = j->heads, .Hkv = j->kv_heads, .D = j->head_size, .E = j->value_size};
     if (j->strategy != NULL)
         return ls_error(LS_USAGE, "--strategy %s with --ranks 1; expected 2 ranks or more", j->strategy);
     if (j->heads % j->kv_heads != 0)

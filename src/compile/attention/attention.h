@@ -35,7 +35,8 @@ enum { LS_KEYS, LS_VALUES, LS_KV };
 struct ls_site {
     const ls_strategy *strategy;
     ls_attention_tensors forward;
-    int64_t B, Hq, Hkv, D;
+    int64_t B, Hq, Hkv;
+    int64_t D[LS_KV]; /* elements of a head of keys, and so of queries; of values, and so of results */
     ls_axes features; /* those of kind feature (tp) along which query heads are cut */
     int64_t fewest;   /* query heads of a block, where the cut along `features` leaves fewest */
     /*
@@ -57,7 +58,7 @@ struct ls_site {
      * What this rank's attention works on, kept for the gradient: its heads of its block's tokens. Where another
      * program runs the gradient they are set anew for it; nothing else of the forward pass is there then.
      */
-    ls_operand q, k, v; /* T[B,n,heads,D] */
+    ls_operand q, k, v; /* T[B,n,heads,D[LS_KEYS]], v T[B,n,heads,D[LS_VALUES]] */
     ls_operand lse;     /* G[B,heads,n]; with the sink */
     /*
      * Where sequences are cut into slices: the site of the slice before this one (NULL: it is the first), and what
@@ -66,6 +67,11 @@ struct ls_site {
     ls_site *before;
     ls_operand carried[LS_KV]; /* like k and v, in type G; buffer -1: nothing yet */
 };
+
+/* k or v, by its number. */
+static inline const ls_operand *ls_site_held(const ls_site *site, int which) {
+    return which == LS_KEYS ? &site->k : &site->v;
+}
 
 /* --- who has which heads (heads.c) -------------------------------------------------------------------------------- */
 
@@ -105,13 +111,13 @@ struct ls_strategy {
     bool ordered;        /* canonical.c does it in its place where sums are canonical; else that is refused */
     ls_status (*applicable)(const ls_strategy *strategy, const ls_attention_problem *problem);
     /*
-     * NULL, both, of one that is for one rank alone (local.c). o G[B,n,heads,D] and site->lse are written, without the
-     * node's sink.
+     * NULL, both, of one that is for one rank alone (local.c). o G[B,n,heads,D[LS_VALUES]] and site->lse are written,
+     * without the node's sink.
      */
     void (*across_forward)(ls_builder *b, ls_site *site, ls_operand o);
     /*
-     * dq G[B,n,heads,D] is written; dk and dv come out where they were made: G[B,n,kv heads,D], an ls_exchange_room or
-     * a slot.
+     * dq G[B,n,heads,D[LS_KEYS]] is written; dk and dv come out where they were made, in type G with KV heads: an
+     * ls_exchange_room or a slot.
      */
     void (*across_backward)(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                             ls_operand *dk, ls_operand *dv);
@@ -228,7 +234,7 @@ ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_t
 ls_area ls_area_sum(ls_area a, ls_area b, int64_t queries);
 
 /*
- * Where some tokens lie in an operand that holds ranges of a block one after the other, each dense: [B,count,heads,D].
+ * Where some tokens lie in an operand that holds ranges of a block one after the other, each dense: [B,count,heads,..].
  * `wanted` lies within one of the ranges held, or is empty.
  */
 ls_operand ls_tokens_at(ls_operand held, const ls_token_set *tokens, ls_token_range wanted);
@@ -298,7 +304,7 @@ void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operan
 
 /*
  * Canonical sums (canonical.c): the two ways across blocks. dk and dv come out with a part for each query head of mine,
- * and of the parts that have come to the tokens' rank [B,n,Hq,D], ls_canonical_kv makes the gradient [B,n,Hkv,D].
+ * and of the parts that have come to the tokens' rank [B,n,Hq,..], ls_canonical_kv makes the gradient [B,n,Hkv,..].
  */
 void ls_canonical_forward(ls_builder *b, ls_site *site, ls_operand o);
 void ls_canonical_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
@@ -314,7 +320,7 @@ void ls_local_backward(ls_builder *b, ls_site *site, const ls_attention_tensors 
                        ls_operand delta);
 
 /*
- * A node's sink, if it has one (sink.c). forward: into o G[B,n,heads,D] and site->lse, when all blocks have been
+ * A node's sink, if it has one (sink.c). forward: into o G[B,n,heads,..] and site->lse, when all blocks have been
  * attended to. backward: its gradient, from site->lse and delta G[B,heads,n].
  */
 void ls_sink_forward(ls_builder *b, const ls_site *site, ls_operand o);

@@ -10,22 +10,22 @@
  */
 #include "compile/attention/attention.h"
 
-/* A partial result as one message: G[Hq*D + Hq]. */
+/* A partial result as one message: G[Hq*E + Hq], E elements of a head of values. */
 typedef struct partial {
     ls_operand all, o, lse;
 } partial;
 
-static partial partial_in(ls_operand all, int64_t Hq, int64_t D) {
+static partial partial_in(ls_operand all, int64_t Hq, int64_t E) {
     const ls_dtype G = all.view.dtype;
-    const size_t behind = (size_t)(Hq * D) * ls_dtype_bytes(G);
+    const size_t behind = (size_t)(Hq * E) * ls_dtype_bytes(G);
     return (partial){.all = all,
-                     .o = ls_operand_dense(all.buffer, all.offset, G, 4, (int64_t[]){1, 1, Hq, D}),
+                     .o = ls_operand_dense(all.buffer, all.offset, G, 4, (int64_t[]){1, 1, Hq, E}),
                      .lse = ls_operand_dense(all.buffer, all.offset + behind, G, 3, (int64_t[]){1, Hq, 1})};
 }
 
-static partial make_partial(ls_builder *b, const char *name, int64_t Hq, int64_t D) {
-    const int64_t n = Hq * (D + 1);
-    return partial_in(ls_build_private(b, LS_BUFFER_ACTIVATION, name, b->image->accumulator, 1, &n), Hq, D);
+static partial make_partial(ls_builder *b, const char *name, int64_t Hq, int64_t E) {
+    const int64_t n = Hq * (E + 1);
+    return partial_in(ls_build_private(b, LS_BUFFER_ACTIVATION, name, b->image->accumulator, 1, &n), Hq, E);
 }
 
 static void write_cache(ls_builder *b, ls_operand x, ls_operand place, ls_operand kpos, ls_operand cache) {
@@ -50,11 +50,11 @@ static void merge(ls_builder *b, const partial *from, const partial *to) {
 }
 
 /* Everyone's part to everyone, and all of them merged in the order of the team. */
-static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t D) {
+static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t E) {
     const int team = ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE));
     const int size = ls_build_team_size(b, team);
     if (size == 1) return *mine;
-    const int64_t n = Hq * (D + 1);
+    const int64_t n = Hq * (E + 1);
     const ls_operand slots =
         ls_build_symmetric(b, LS_BUFFER_SLOT, "cached slots", size * n, b->image->accumulator, 2, (int64_t[]){size, n});
     const ls_stages stages = ls_stages_direct(b, team);
@@ -62,9 +62,9 @@ static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t 
     ls_all_gather_begin(
         b, &g, ls_operand_dense(mine->all.buffer, mine->all.offset, mine->all.view.dtype, 2, (int64_t[]){1, n}));
     ls_all_gather_finish(b, &g);
-    const partial merged = make_partial(b, "merged", Hq, D);
+    const partial merged = make_partial(b, "merged", Hq, E);
     for (int place = 0; place < size; place++) {
-        const partial part = partial_in(ls_operand_slice(slots, 0, place, 1), Hq, D);
+        const partial part = partial_in(ls_operand_slice(slots, 0, place, 1), Hq, E);
         if (place == 0) {
             ls_build_copy(b, part.o, merged.o);
             ls_build_copy(b, part.lse, merged.lse);
@@ -89,7 +89,7 @@ static void lower(ls_builder *b, const ls_program_node *at) {
     ls_operand in[LS_NODE_INPUTS] = {{0}};
     for (int i = 0; i < node->n_in; i++)
         in[i] = ls_op_writes_input(node->op, i) ? ls_lower_kept(b, node, i) : ls_lower_tensor(b, node->in[i]);
-    const int64_t Hq = in[LS_CACHED_Q].view.size[2], D = in[LS_CACHED_Q].view.size[3];
+    const int64_t Hq = in[LS_CACHED_Q].view.size[2], E = in[LS_CACHED_V].view.size[3];
     const int64_t held = in[LS_CACHED_KEYS].view.size[1];
     const ls_head_question heads = {b->job->graph, b->sharding, &b->target->mesh, node->in[LS_CACHED_Q],
                                     node->in[LS_CACHED_KEYS]};
@@ -98,7 +98,7 @@ static void lower(ls_builder *b, const ls_program_node *at) {
     const ls_operand kpos = my_positions(b, held);
     write_cache(b, in[LS_CACHED_K], in[LS_CACHED_PLACE], kpos, in[LS_CACHED_KEYS]);
     write_cache(b, in[LS_CACHED_V], in[LS_CACHED_PLACE], kpos, in[LS_CACHED_VALUES]);
-    const partial mine = make_partial(b, "part", Hq, D);
+    const partial mine = make_partial(b, "part", Hq, E);
     ls_attention_call call = {.params = site.params,
                               .q = in[LS_CACHED_Q],
                               .k = ls_site_kv(b, &site, in[LS_CACHED_KEYS]),
@@ -108,7 +108,7 @@ static void lower(ls_builder *b, const ls_program_node *at) {
                               .area = {.pairs = (double)held, .queries = 1}};
     call.params.first_q = (int)site.skipped; /* of all heads of the share, whatever ranks deal out elsewhere */
     ls_build_attention(b, &call, mine.o, mine.lse);
-    const partial all = exchange(b, &mine, Hq, D);
+    const partial all = exchange(b, &mine, Hq, E);
     if (node->n_in > LS_CACHED_SINK)
         ls_build_kernel(b, &(ls_kernel_build){.op = "attention_sink",
                                               .kernel = LS_KERNEL_ATTENTION_SINK,

@@ -1,15 +1,16 @@
 /* The calls of the attention kernels: what every strategy's forward and backward pass come down to. */
 #include "compile/attention/attention.h"
 
-static ls_kernel_build call_of(const ls_builder *b, const ls_attention_call *call, ls_kernel_id kernel,
-                               double products) {
+/* direction: LS_FORWARD or LS_BACKWARD. */
+static ls_kernel_build call_of(const ls_builder *b, const ls_attention_call *call, ls_kernel_id kernel, int direction) {
     const int64_t *q = call->q.view.size;
+    const double each = ls_attention_flops(direction, (double)q[3], (double)call->v.view.size[3]);
     return (ls_kernel_build){.op = ls_contracts[kernel].name,
                              .kernel = kernel,
                              .dtype = b->image->dtype,
                              .params = &call->params,
                              .params_bytes = sizeof call->params,
-                             .flops = 2 * products * call->area.pairs * (double)(q[0] * q[2] * q[3]),
+                             .flops = each * call->area.pairs * (double)(q[0] * q[2]),
                              .rows = call->area.queries * (double)(q[0] * q[2]),
                              .n_in = 5,
                              .in = {call->q, call->k, call->v, call->spans, call->positions}};
@@ -25,7 +26,7 @@ static ls_attention_call told(ls_builder *b, const ls_attention_call *call) {
 
 void ls_build_attention(ls_builder *b, const ls_attention_call *call, ls_operand o, ls_operand lse) {
     const ls_attention_call own = told(b, call);
-    ls_kernel_build build = call_of(b, &own, LS_KERNEL_ATTENTION, 2); /* scores, output */
+    ls_kernel_build build = call_of(b, &own, LS_KERNEL_ATTENTION, LS_FORWARD);
     build.n_out = 2;
     build.out[0] = o;
     build.out[1] = lse;
@@ -35,7 +36,7 @@ void ls_build_attention(ls_builder *b, const ls_attention_call *call, ls_operand
 void ls_build_attention_grad(ls_builder *b, const ls_attention_call *call, const ls_attention_given *given,
                              ls_operand dq, ls_operand dk, ls_operand dv) {
     const ls_attention_call own = told(b, call);
-    ls_kernel_build build = call_of(b, &own, LS_KERNEL_ATTENTION_GRAD, 5); /* scores again, dP, dV, dQ, dK */
+    ls_kernel_build build = call_of(b, &own, LS_KERNEL_ATTENTION_GRAD, LS_BACKWARD);
     build.n_in = 8;
     build.in[5] = given->grad_o;
     build.in[6] = given->lse;

@@ -20,7 +20,7 @@ typedef struct heads {
     int64_t most; /* tokens of the longest block */
     ls_chunks chunks;
     const chunk *chunk;
-    ls_operand slot[LS_KV], kv[LS_KV]; /* of the head that is attended to: as gathered, and T[B,S,1,D] */
+    ls_operand slot[LS_KV], kv[LS_KV]; /* of the head that is attended to: as gathered, and T[B,S,1,D[LS_KV]] */
     ls_all_gather gather[LS_KV];
 } heads;
 
@@ -94,19 +94,18 @@ static bool has_head(const ls_builder *b, const ls_site *site, int kv) {
  */
 static void give(ls_builder *b, heads *h, int kv) {
     const ls_site *site = h->site;
-    const int64_t size[] = {site->B, ls_blocks(b) * h->most, 1, site->D}, n = site->k.view.size[1];
+    const int64_t tokens = ls_blocks(b) * h->most, n = site->k.view.size[1];
     const ls_stages stages = ls_stages_direct(b, h->team);
     const bool mine = has_head(b, site, kv);
     for (int w = 0; w < LS_KV && ls_blocks(b) > 1 && kv < site->kv_heads.most; w++) {
-        const ls_operand slot =
-            ls_build_symmetric(b, LS_BUFFER_SLOT, names[w], size[0] * size[1] * size[3], b->image->dtype, 4, size);
+        const ls_operand slot = ls_build_symmetric(b, LS_BUFFER_SLOT, names[w], site->B * tokens * site->D[w],
+                                                   b->image->dtype, 4, (int64_t[]){site->B, tokens, 1, site->D[w]});
         h->slot[w] = ls_operand_slice(slot, 2, 0, mine);
         h->gather[w] = ls_all_gather_expect(b, ls_arena_printf(b->image->arena, "%s.%d", names[w], kv % 2), &stages,
                                             h->slot[w], 1);
         const ls_operand piece = ls_all_gather_piece(b, &h->gather[w]);
         if (mine)
-            ls_build_copy(b, ls_operand_slice(w == LS_KEYS ? site->k : site->v, 2, kv, 1),
-                          ls_operand_slice(piece, 1, 0, n));
+            ls_build_copy(b, ls_operand_slice(*ls_site_held(site, w), 2, kv, 1), ls_operand_slice(piece, 1, 0, n));
         if (mine && n < h->most) ls_build_fill(b, ls_operand_slice(piece, 1, n, h->most - n));
         ls_all_gather_begin(b, &h->gather[w], piece);
     }
@@ -115,17 +114,17 @@ static void give(ls_builder *b, heads *h, int kv) {
 /* All tokens of KV head kv of mine, for which give was called last. */
 static void take(ls_builder *b, heads *h, int kv) {
     const ls_site *site = h->site;
-    const int64_t size[] = {site->B, b->image->layout.S, 1, site->D};
     const bool mine = has_head(b, site, kv);
     for (int w = 0; w < LS_KV; w++) {
         if (ls_blocks(b) == 1) {
-            h->kv[w] = ls_operand_slice(w == LS_KEYS ? site->k : site->v, 2, kv, mine);
+            h->kv[w] = ls_operand_slice(*ls_site_held(site, w), 2, kv, mine);
             continue;
         }
         ls_all_gather_finish(b, &h->gather[w]);
         h->kv[w] = h->slot[w];
         if (are_even(b, h) || !mine) continue;
-        h->kv[w] = ls_build_private(b, LS_BUFFER_ACTIVATION, names[w], b->image->dtype, 4, size);
+        h->kv[w] = ls_build_private(b, LS_BUFFER_ACTIVATION, names[w], b->image->dtype, 4,
+                                    (int64_t[]){site->B, b->image->layout.S, 1, site->D[w]});
         for (int r = 0; r < ls_blocks(b); r++)
             ls_build_copy(b, block_of(b, h, h->slot[w], r),
                           ls_operand_slice(h->kv[w], 1, ls_block_start(b, r), ls_block_tokens(b, r)));
@@ -203,18 +202,18 @@ typedef struct gradients {
     ls_attention_given given;
     ls_operand dq, dkv[LS_KV]; /* of all my query heads */
     ls_reduce_scatter *parts;  /* of them one after the other, between blocks */
-    ls_operand sum[LS_KV];     /* G[heads, tokens of the longest block * D]: what the parts add up to */
+    ls_operand sum[LS_KV];     /* G[heads, tokens of the longest block * D[LS_KV]]: what the parts add up to */
 } gradients;
 
 /* Where my block's gradients of a query head end up. */
 static ls_operand place_of(const gradients *g, int w, int q) { return ls_operand_slice(g->dkv[w], 2, q, 1); }
 
-/* Elements of a block's part of a head's gradients. */
-static int64_t part_elements(const heads *h) { return h->site->B * h->most * h->site->D; }
+/* Elements of a block's part of the gradient of a head of keys, or of values. */
+static int64_t part_elements(const heads *h, int w) { return h->site->B * h->most * h->site->D[w]; }
 
 /* My part of a query head's gradients, of all tokens, leaves for their blocks. */
 static void give_part(ls_builder *b, const heads *h, const gradients *g, int w, int q, ls_operand part) {
-    const int64_t size[] = {h->site->B, ls_blocks(b) * h->most, 1, h->site->D}, count = part_elements(h);
+    const int64_t size[] = {h->site->B, ls_blocks(b) * h->most, 1, h->site->D[w]}, count = part_elements(h, w);
     ls_operand spaced = part;
     if (!are_even(b, h)) {
         spaced = ls_build_private(b, LS_BUFFER_ACTIVATION, "part to send", part.view.dtype, 4, size);
@@ -234,8 +233,8 @@ static void give_nothing(ls_builder *b, const gradients *g) {
 }
 
 /* Where the sum over the chunks of queries is made, of all keys. */
-static ls_chunk_sum begin_sum(ls_builder *b, const heads *h, ls_operand *made) {
-    const int64_t all[] = {h->site->B, b->image->layout.S, 1, h->site->D};
+static ls_chunk_sum begin_sum(ls_builder *b, const heads *h, int w, ls_operand *made) {
+    const int64_t all[] = {h->site->B, b->image->layout.S, 1, h->site->D[w]};
     *made = ls_build_private(b, LS_BUFFER_ACTIVATION, "part", b->image->accumulator, 4, all);
     return ls_chunk_sum_begin(b, "sum over some chunks", *made, 1, h->chunks.n);
 }
@@ -247,7 +246,7 @@ static void attend_backward(ls_builder *b, const heads *h, int q, void *with) {
         return;
     }
     ls_operand made[LS_KV];
-    const ls_chunk_sum dk = begin_sum(b, h, &made[LS_KEYS]), dv = begin_sum(b, h, &made[LS_VALUES]);
+    const ls_chunk_sum dk = begin_sum(b, h, LS_KEYS, &made[LS_KEYS]), dv = begin_sum(b, h, LS_VALUES, &made[LS_VALUES]);
     for (int i = 0; i < h->chunks.n; i++) {
         const chunk *c = &h->chunk[i];
         const ls_attention_call call = call_of(b, h, q, c);
@@ -272,25 +271,26 @@ static void attend_backward(ls_builder *b, const heads *h, int q, void *with) {
 static void expect_parts(ls_builder *b, const heads *h, gradients *g) {
     const ls_site *site = h->site;
     const int readers = most_readers(site), n = LS_KV * (int)site->kv_heads.most * readers;
-    const int64_t count = part_elements(h), all = site->q_heads.count[ls_member_index(b)] * count;
     const ls_stages stages = ls_stages_of(b, &b->image->teams[h->team]);
     ls_addends *addends = LS_NEW_ARRAY(b->image->arena, ls_addends, n);
     for (int i = 0; i < n; i++) {
         const bool mine = reader(b, site, i / LS_KV / readers, i / LS_KV % readers) >= 0;
-        addends[i] = (ls_addends){mine ? ls_blocks(b) * count : 0, 1};
+        addends[i] = (ls_addends){mine ? ls_blocks(b) * part_elements(h, i % LS_KV) : 0, 1};
     }
-    for (int w = 0; w < LS_KV; w++)
+    for (int w = 0; w < LS_KV; w++) {
+        const int64_t all = site->q_heads.count[ls_member_index(b)] * part_elements(h, w);
         g->sum[w] = ls_build_private(b, LS_BUFFER_ACTIVATION, "sums of parts", b->image->accumulator, 1, &all);
+    }
     g->parts = ls_reduce_scatter_make(b, "parts", "slots of parts", &stages, b->image->accumulator, n, addends);
     ls_reduce_scatter_expect(b, g->parts);
 }
 
 static void take_parts(ls_builder *b, const heads *h, const gradients *g) {
     const ls_site *site = h->site;
-    const int64_t size[] = {site->B, ls_block_tokens(b, ls_ring_index(b)), 1, site->D};
-    const int64_t count = part_elements(h), held = size[0] * size[1] * size[3];
     ls_reduce_scatter_finish(b, g->parts);
     for (int w = 0; w < LS_KV; w++) {
+        const int64_t size[] = {site->B, ls_block_tokens(b, ls_ring_index(b)), 1, site->D[w]};
+        const int64_t count = part_elements(h, w), held = size[0] * size[1] * size[3];
         for (int q = 0; q < site->q_heads.count[ls_member_index(b)]; q++) {
             const ls_operand sum = ls_operand_elements(g->sum[w], q * count, held);
             ls_build_copy(b, ls_operand_dense(sum.buffer, sum.offset, sum.view.dtype, 4, size), place_of(g, w, q));
@@ -302,10 +302,11 @@ void ls_canonical_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_o
                            ls_operand *dk, ls_operand *dv) {
     heads h = begin(b, site);
     gradients g = {.given = {grad_o, site->lse, delta}, .dq = dq};
-    const int64_t capacity = site->B * h.most * site->q_heads.most * site->D;
+    const int64_t *q = site->q.view.size;
     for (int w = 0; w < LS_KV; w++)
         g.dkv[w] =
-            ls_exchange_room(b, w == LS_KEYS ? "dk" : "dv", b->image->accumulator, 4, site->q.view.size, capacity);
+            ls_exchange_room(b, w == LS_KEYS ? "dk" : "dv", b->image->accumulator, 4,
+                             (int64_t[]){q[0], q[1], q[2], site->D[w]}, part_elements(&h, w) * site->q_heads.most);
     if (ls_blocks(b) > 1) expect_parts(b, &h, &g);
     each_head(b, &h, attend_backward, &g);
     if (ls_blocks(b) > 1) take_parts(b, &h, &g);
@@ -315,7 +316,7 @@ void ls_canonical_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_o
 
 ls_operand ls_canonical_kv(ls_builder *b, const ls_site *site, ls_operand parts, const char *name) {
     if (site->Hkv == site->Hq) return parts;
-    const int64_t size[] = {site->B, parts.view.size[1], site->Hkv, site->D}, group = site->Hq / site->Hkv;
+    const int64_t size[] = {site->B, parts.view.size[1], site->Hkv, parts.view.size[3]}, group = site->Hq / site->Hkv;
     const ls_operand sum = ls_build_private(b, LS_BUFFER_ACTIVATION, name, parts.view.dtype, 4, size);
     for (int64_t kv = 0; kv < site->Hkv; kv++) {
         const ls_operand head = ls_operand_slice(sum, 2, kv, 1);

@@ -14,10 +14,10 @@ typedef struct ls_gathering {
     const int *hops; /* that are used */
     int n_hops;
     ls_operand positions;                       /* i32 of what I see: block after block */
-    ls_operand slot[LS_KV][LS_GATHER_SLOTS];    /* T[B,tokens,1,D], in that order */
+    ls_operand slot[LS_KV][LS_GATHER_SLOTS];    /* T[B,tokens,1,D[LS_KV]], in that order */
     ls_operand part[LS_KV][LS_GATHER_SLOTS];    /* G, likewise: my part of the gradient */
     ls_operand arrived[LS_KV][LS_GATHER_SLOTS]; /* others' parts of my block's, rank after rank, each dense */
-    ls_operand sum[LS_KV];                      /* G[B,n,kv heads,D] */
+    ls_operand sum[LS_KV];                      /* G[B,n,kv heads,D[LS_KV]] */
 } ls_gathering;
 
 /* A KV head of mine and the query heads of mine that read it; none beyond my last. */
@@ -36,7 +36,7 @@ void ls_gather_give(ls_builder *b, const ls_gathering *x, int index);
 void ls_gather_take(ls_builder *b, const ls_gathering *x, int index);
 /* The slot is free for that group, if there is one. */
 void ls_gather_expect(ls_builder *b, const ls_gathering *x, int index);
-/* All that I see of a group, in a slot or a part: [B,tokens,1,D]. */
+/* All that I see of a group, in a slot or a part: [B,tokens,1,..]. */
 ls_operand ls_gather_seen(ls_builder *b, const ls_gathering *x, ls_operand buffer, const ls_head_group *g);
 
 /* Room for parts, mine and others', and the sums. */

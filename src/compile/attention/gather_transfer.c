@@ -40,7 +40,7 @@ static ls_operand kv_head(ls_operand o, const ls_head_group *g) { return ls_oper
 
 /* A buffer of one head in another shape: so many tokens; of an empty group, without a head. */
 static ls_operand one_head(const ls_site *site, ls_operand buffer, int64_t tokens, const ls_head_group *g) {
-    const int64_t size[] = {site->B, tokens, 1, site->D};
+    const int64_t size[] = {site->B, tokens, 1, buffer.view.size[3]};
     return ls_operand_slice(ls_operand_dense(buffer.buffer, buffer.offset, buffer.view.dtype, 4, size), 2, 0,
                             g->kv_count);
 }
@@ -56,7 +56,7 @@ static ls_operand region(ls_builder *b, const ls_gathering *x, ls_operand buffer
 /* Where a reader's part arrives at the owner of the block. */
 static ls_operand landing(ls_builder *b, const ls_gathering *x, ls_operand buffer, int reader, int owner,
                           const ls_head_group *g) {
-    const int64_t before = ls_seers_in_front(b, x->site->mask, reader, owner) * x->site->B * x->site->D;
+    const int64_t before = ls_seers_in_front(b, x->site->mask, reader, owner) * x->site->B * buffer.view.size[3];
     buffer.offset += (size_t)before * ls_dtype_bytes(buffer.view.dtype);
     return one_head(x->site, buffer, ls_seen(b, x->site->mask, reader, owner)->count, g);
 }
@@ -84,7 +84,7 @@ static ls_operand packed(ls_builder *b, const ls_gathering *x, ls_operand head, 
                          const ls_head_group *g) {
     if (wanted->n == 0) return ls_operand_slice(head, 1, 0, 0);
     if (wanted->n == 1) return ls_operand_slice(head, 1, wanted->range[0].start, wanted->range[0].count);
-    const int64_t size[] = {x->site->B, wanted->count, 1, x->site->D};
+    const int64_t size[] = {x->site->B, wanted->count, 1, head.view.size[3]};
     const ls_operand copy = ls_operand_slice(
         ls_build_private(b, LS_BUFFER_ACTIVATION, "to send", head.view.dtype, 4, size), 2, 0, g->kv_count);
     int64_t at = 0;
@@ -155,12 +155,12 @@ ls_gathering ls_gather_set_out(ls_builder *b, ls_site *site) {
     ls_gathering x = {.site = site, .positions = find_positions(b, site->mask)};
     x.n_hops = ls_hops(b, site->mask, &x.hops);
     const int64_t tokens = most(b, site->mask, ls_seen_in_front, true);
-    const int64_t size[] = {site->B, tokens, 1, site->D};
     for (int w = 0; w < LS_KV; w++) {
+        const int64_t size[] = {site->B, tokens, 1, site->D[w]};
         for (int i = 0; i < LS_GATHER_SLOTS && i < site->kv_heads.most; i++)
             x.slot[w][i] = ls_build_symmetric(b, LS_BUFFER_SLOT,
                                               ls_arena_printf(b->image->arena, "%s slot %d", gathered_name[w], i),
-                                              site->B * tokens * site->D, b->image->dtype, 4, size);
+                                              site->B * tokens * site->D[w], b->image->dtype, 4, size);
     }
     for (int i = 0; i < LS_GATHER_SLOTS; i++) ls_gather_expect(b, &x, i);
     ls_gather_give(b, &x, 0);
@@ -185,16 +185,16 @@ void ls_gather_set_out_parts(ls_builder *b, ls_gathering *x) {
     const ls_site *site = x->site;
     const ls_dtype G = b->image->accumulator;
     const int64_t mine = ls_seen_in_front(b, site->mask, ls_ring_index(b), ls_blocks(b));
-    const int64_t room = site->B * most(b, site->mask, ls_seers_in_front, false) * site->D;
+    const int64_t theirs = most(b, site->mask, ls_seers_in_front, false);
     for (int w = 0; w < LS_KV; w++) {
-        x->sum[w] = ls_exchange_room(b, sum_name[w], G, 4, site->k.view.size,
-                                     site->B * ls_block_most(b) * site->kv_heads.most * site->D);
+        const int64_t part[] = {site->B, mine, 1, site->D[w]}, room[] = {site->B, theirs, 1, site->D[w]};
+        x->sum[w] = ls_exchange_room(b, sum_name[w], G, 4, ls_site_held(site, w)->view.size,
+                                     site->B * ls_block_most(b) * site->kv_heads.most * site->D[w]);
         ls_build_fill(b, x->sum[w]);
         for (int i = 0; i < LS_GATHER_SLOTS && i < site->kv_heads.most; i++) {
             const char *name = ls_arena_printf(b->image->arena, "d%s slot %d", gathered_name[w], i);
-            x->part[w][i] =
-                ls_build_private(b, LS_BUFFER_ACTIVATION, part_name[w], G, 4, (int64_t[]){site->B, mine, 1, site->D});
-            x->arrived[w][i] = ls_build_symmetric(b, LS_BUFFER_SLOT, name, room, G, 1, &room);
+            x->part[w][i] = ls_build_private(b, LS_BUFFER_ACTIVATION, part_name[w], G, 4, part);
+            x->arrived[w][i] = ls_build_symmetric(b, LS_BUFFER_SLOT, name, site->B * theirs * site->D[w], G, 4, room);
         }
     }
     for (int i = 0; i < LS_GATHER_SLOTS; i++) expect_parts(b, x, i);

@@ -34,28 +34,32 @@ static ls_operand leased_to(ls_builder *b, const kv_state *t, ls_operand block, 
     return ls_seen(b, t->mask, reader, owner)->n > 0 ? block : ls_operand_slice(block, 1, 0, 0);
 }
 
-static void make_parts(ls_builder *b, const ls_site *site, kv_state *t, int64_t capacity) {
+/* Elements of the keys or values of a block on the rank that has most. */
+static int64_t capacity_of(const ls_builder *b, const ls_site *site, int w) {
+    return site->B * ls_block_most(b) * site->kv_heads.most * site->D[w];
+}
+
+static void make_parts(ls_builder *b, const ls_site *site, kv_state *t) {
     static const char *const part_name[LS_KV] = {"dk part", "dv part"}, *const sum_name[LS_KV] = {"dk", "dv"};
     const ls_dtype G = b->image->accumulator;
     const int64_t most = ls_most_seen(b, site->mask);
     for (int w = 0; w < LS_KV; w++) {
-        t->sum[w] = ls_exchange_room(b, sum_name[w], G, 4, site->k.view.size, capacity);
+        t->sum[w] = ls_exchange_room(b, sum_name[w], G, 4, ls_site_held(site, w)->view.size, capacity_of(b, site, w));
         for (int i = 0; i < t->n && i < PARTS; i++)
             t->part[w][i] = ls_build_symmetric(b, LS_BUFFER_ACTIVATION, part_name[w],
-                                               site->B * most * site->kv_heads.most * site->D, G, 4,
-                                               (int64_t[]){site->B, most, site->k.view.size[2], site->D});
+                                               site->B * most * site->kv_heads.most * site->D[w], G, 4,
+                                               (int64_t[]){site->B, most, site->k.view.size[2], site->D[w]});
     }
 }
 
 static void *begin(ls_builder *b, ls_site *site, bool backward) {
-    const int64_t capacity = site->B * ls_block_most(b) * site->kv_heads.most * site->D;
     const int me = ls_ring_index(b);
     kv_state *t = LS_NEW(b->image->arena, kv_state);
     *t = (kv_state){.mask = site->mask};
     t->n = ls_hops(b, site->mask, &t->hops);
     if (t->n > 0) {
-        site->k = ls_in_heap(b, site->k, capacity);
-        site->v = ls_in_heap(b, site->v, capacity);
+        site->k = ls_in_heap(b, site->k, capacity_of(b, site, LS_KEYS));
+        site->v = ls_in_heap(b, site->v, capacity_of(b, site, LS_VALUES));
     }
     t->own[LS_KEYS] = site->k;
     t->own[LS_VALUES] = site->v;
@@ -64,7 +68,7 @@ static void *begin(ls_builder *b, ls_site *site, bool backward) {
             ls_build_lease(b, block_channel(b, w, t->hops[i]), ls_rank_at(b, -t->hops[i]),
                            leased_to(b, t, t->own[w], ls_block_at(b, -t->hops[i]), me));
     }
-    if (backward) make_parts(b, site, t, capacity);
+    if (backward) make_parts(b, site, t);
     return t;
 }
 

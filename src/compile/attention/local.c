@@ -11,7 +11,8 @@
 static int64_t heads_at_a_time(const ls_builder *b, const ls_site *site) {
     const ls_dtype G = b->image->accumulator;
     if (G == b->image->dtype || site->forward.sink >= 0) return site->Hkv;
-    const int64_t bytes = ls_view_elements(&site->q.view) * (int64_t)ls_dtype_bytes(G);
+    const int64_t most = ls_max(site->D[LS_KEYS], site->D[LS_VALUES]);
+    const int64_t bytes = ls_view_elements(&site->q.view) / site->D[LS_KEYS] * most * (int64_t)ls_dtype_bytes(G);
     const int64_t groups = ls_max(1, ls_min(site->Hkv, ls_ceil_div(bytes, ls_tiles_of(b->target).wide)));
     return ls_ceil_div(site->Hkv, groups);
 }
@@ -54,10 +55,10 @@ static ls_operand made_in(const ls_builder *b, ls_operand place, ls_operand room
     return ls_operand_dense(room.buffer, room.offset, room.view.dtype, 4, place.view.size);
 }
 
-/* Room for so many heads; none where results are made in their places. */
-static ls_operand room_for(ls_builder *b, const ls_site *site, int64_t heads, const char *name) {
+/* Room for so many heads of that size; none where results are made in their places. */
+static ls_operand room_for(ls_builder *b, const ls_site *site, int64_t heads, int64_t D, const char *name) {
     const ls_dtype G = b->image->accumulator;
-    const int64_t size[] = {site->B, site->q.view.size[1], heads, site->D};
+    const int64_t size[] = {site->B, site->q.view.size[1], heads, D};
     if (G == b->image->dtype) return (ls_operand){.buffer = -1};
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, G, 4, size);
 }
@@ -83,7 +84,7 @@ static void grad_of_earlier(ls_builder *b, const ls_site *site, ls_site *keys, c
 void ls_local_forward(ls_builder *b, ls_site *site) {
     const ls_operand o = ls_lower_tensor(b, site->forward.o);
     const int64_t most = heads_at_a_time(b, site);
-    const ls_operand room = room_for(b, site, ls_min(most * site->params.group, site->Hq), "o");
+    const ls_operand room = room_for(b, site, ls_min(most * site->params.group, site->Hq), site->D[LS_VALUES], "o");
     for (int64_t kv = 0; kv < site->Hkv; kv += most) {
         const group g = group_at(site, kv, most);
         const ls_operand place = q_heads(o, &g), made = made_in(b, place, room);
@@ -102,8 +103,9 @@ void ls_local_backward(ls_builder *b, ls_site *site, const ls_attention_tensors 
     enum { DQ, DK, DV, RESULTS };
     const ls_tensor result[RESULTS] = {gradient->dq, gradient->dk, gradient->dv};
     const int64_t most = heads_at_a_time(b, site);
-    const ls_operand room[RESULTS] = {room_for(b, site, ls_min(most * site->params.group, site->Hq), "dq"),
-                                      room_for(b, site, most, "dk"), room_for(b, site, most, "dv")};
+    const int64_t D = site->D[LS_KEYS], E = site->D[LS_VALUES];
+    const ls_operand room[RESULTS] = {room_for(b, site, ls_min(most * site->params.group, site->Hq), D, "dq"),
+                                      room_for(b, site, most, D, "dk"), room_for(b, site, most, E, "dv")};
     const bool carried = ls_slice_is_carried(site);
     for (int i = DK; i < RESULTS && site->kv_whole; i++) ls_build_fill(b, ls_lower_tensor(b, result[i]));
     for (int64_t kv = 0; kv < site->Hkv; kv += most) {

@@ -42,8 +42,8 @@ typedef struct kv_state {
 static ls_operand make_slot(ls_builder *b, const ls_site *site, const char *label, int w, int i, ls_dtype dtype,
                             int64_t tokens) {
     const char *name = ls_arena_printf(b->image->arena, "%s%s slot %d", label, kv_name[w], i);
-    return ls_build_symmetric(b, LS_BUFFER_SLOT, name, site->B * tokens * site->kv_heads.most * site->D, dtype, 4,
-                              (int64_t[]){site->B, tokens, site->k.view.size[2], site->D});
+    return ls_build_symmetric(b, LS_BUFFER_SLOT, name, site->B * tokens * site->kv_heads.most * site->D[w], dtype, 4,
+                              (int64_t[]){site->B, tokens, site->k.view.size[2], site->D[w]});
 }
 
 /* Says that the slot is free for arrival `hop` (1, 2, ...), if there is one and it brings anything. */
@@ -141,17 +141,17 @@ static void expect(ls_builder *b, int mask, const gradient_slots *h, int index) 
 static void make_gradient_slots(ls_builder *b, const ls_site *site, gradient_slots *h) {
     const ls_dtype G = b->image->accumulator;
     const int64_t heads = site->k.view.size[2], most = ls_most_seen(b, site->mask),
-                  capacity = site->B * ls_block_most(b) * site->kv_heads.most * site->D;
+                  rows = site->B * ls_block_most(b) * site->kv_heads.most;
     int64_t mine = 0;
     static const char *const part_name[LS_KV] = {"dk part", "dv part"}, *const sum_name[LS_KV] = {"dk", "dv"};
     h->n = ls_hops(b, site->mask, &h->hops);
     for (int i = 0; i < h->n; i++)
         mine = ls_max(mine, ls_seen(b, site->mask, ls_ring_index(b), ls_block_at(b, h->hops[i]))->count);
     for (int w = 0; w < LS_KV; w++) {
-        h->sum[w] = ls_exchange_room(b, sum_name[w], G, 4, site->k.view.size, capacity);
+        h->sum[w] = ls_exchange_room(b, sum_name[w], G, 4, ls_site_held(site, w)->view.size, rows * site->D[w]);
         for (int i = 0; i < h->n && i < SLOTS; i++) {
             h->part[w][i] = ls_build_private(b, LS_BUFFER_ACTIVATION, part_name[w], G, 4,
-                                             (int64_t[]){site->B, mine, heads, site->D});
+                                             (int64_t[]){site->B, mine, heads, site->D[w]});
             h->slot[w][i] = make_slot(b, site, "d", w, i, G, most);
         }
     }

@@ -195,9 +195,9 @@ void ls_queries_forward(ls_builder *b, ls_site *site, ls_operand o) {
 void ls_queries_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                          ls_operand *dk, ls_operand *dv) {
     static const char *const own[] = {"q", "do", "lse", "delta"}, *const found[] = {"dq"};
-    const int64_t capacity = site->B * ls_block_most(b) * site->kv_heads.most * site->D;
-    *dk = ls_exchange_room(b, "dk", b->image->accumulator, 4, site->k.view.size, capacity);
-    *dv = ls_exchange_room(b, "dv", b->image->accumulator, 4, site->k.view.size, capacity);
+    const int64_t rows = site->B * ls_block_most(b) * site->kv_heads.most;
+    *dk = ls_exchange_room(b, "dk", b->image->accumulator, 4, site->k.view.size, rows * site->D[LS_KEYS]);
+    *dv = ls_exchange_room(b, "dv", b->image->accumulator, 4, site->v.view.size, rows * site->D[LS_VALUES]);
     ls_queries q = {.site = site,
                     .n_own = 4,
                     .own = {site->q, grad_o, site->lse, delta},

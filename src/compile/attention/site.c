@@ -40,10 +40,12 @@ static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_n
     const ls_head_question heads = {b->job->graph, b->sharding, &b->target->mesh, site->forward.q, site->forward.k};
     ls_deal_heads(&heads, b->target->rank, b->image->arena, site);
     if (b->target->canonical) site->kv_parts = site->q_heads;
-    int64_t q[LS_MAX_DIMS];
+    int64_t q[LS_MAX_DIMS], v[LS_MAX_DIMS];
     ls_local_size(b, site->forward.q, q);
+    ls_local_size(b, site->forward.v, v);
     site->B = q[0];
-    site->D = q[3];
+    site->D[LS_KEYS] = q[3];
+    site->D[LS_VALUES] = v[3];
     const ls_mask_binding mask = ls_mask_of(b, n);
     site->mask = ls_find_mask(b, &mask);
     for (int i = 0; i < LS_KV; i++) site->carried[i].buffer = -1;
@@ -67,7 +69,8 @@ static void lower_forward(ls_builder *b, const ls_program_node *at) {
                                           .S = b->image->layout.S,
                                           .Hq = site->fewest,
                                           .Hkv = site->Hkv,
-                                          .D = site->D,
+                                          .D = site->D[LS_KEYS],
+                                          .E = site->D[LS_VALUES],
                                           .mesh = b->target->mesh};
     ls_status fits = strategy->applicable(strategy, &problem);
     if (fits.code == LS_OK && b->image->slices > 1 && strategy->query_schedule != NULL)

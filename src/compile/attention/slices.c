@@ -38,8 +38,8 @@ void ls_slice_room(ls_builder *b, ls_site *keys, ls_operand room[LS_KV]) {
     const bool there = ls_slice_is_carried(keys);
     for (int i = 0; i < LS_KV; i++) {
         if (!there) {
-            keys->carried[i] =
-                ls_build_private(b, LS_BUFFER_ACTIVATION, name[i], b->image->accumulator, 4, keys->k.view.size);
+            keys->carried[i] = ls_build_private(b, LS_BUFFER_ACTIVATION, name[i], b->image->accumulator, 4,
+                                                ls_site_held(keys, i)->view.size);
             ls_build_fill(b, keys->carried[i]);
         }
         room[i] = keys->carried[i];

@@ -43,7 +43,7 @@ static bool is_same_way(const ls_strategy *a, const ls_strategy *b) {
 }
 
 int ls_strategies_for(const ls_mesh *mesh, const char *out[LS_STRATEGIES_MOST]) {
-    const ls_attention_problem any_heads = {.B = 1, .S = 1, .Hq = INT64_MAX, .Hkv = 1, .D = 1, .mesh = *mesh};
+    const ls_attention_problem any_heads = {.B = 1, .S = 1, .Hq = INT64_MAX, .Hkv = 1, .D = 1, .E = 1, .mesh = *mesh};
     const ls_strategy *found[LS_STRATEGIES_MOST];
     int n = 0;
     for (size_t i = 0; i < LS_COUNT(table) && n < LS_STRATEGIES_MOST; i++) {

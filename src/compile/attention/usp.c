@@ -15,7 +15,8 @@ static bool is_alone(const ls_builder *b) {
 static ls_operand used_heads(ls_builder *b, const ls_site *site, const char *name, ls_operand all) {
     if (!site->kv_whole || is_alone(b)) return ls_site_kv(b, site, all);
     const ls_operand used = ls_site_kv(b, site, all);
-    const int64_t capacity = site->B * ls_layout_most(&b->image->layout) * site->kv_heads.most_total * site->D;
+    const int64_t capacity =
+        site->B * ls_layout_most(&b->image->layout) * site->kv_heads.most_total * used.view.size[3];
     const ls_operand copy = ls_exchange_room(b, name, used.view.dtype, used.view.ndim, used.view.size, capacity);
     ls_build_copy(b, used, copy);
     return copy;
@@ -40,17 +41,18 @@ static void gather_inputs(ls_builder *b, ls_site *site, const ls_attention_tenso
     ls_all_to_all_settle(b, &xv);
 }
 
-/* Room for values of this rank's query heads, for all tokens of its block: they go back to the tokens' ranks. */
-static ls_operand room_of_heads(ls_builder *b, const ls_site *site, const char *name, ls_dtype dtype) {
-    const int64_t capacity = site->B * ls_block_most(b) * site->q_heads.most * site->D;
-    return ls_exchange_room(b, name, dtype, 4, site->q.view.size, capacity);
+/* Room for this rank's query heads of that size, for all tokens of its block: they go back to the tokens' ranks. */
+static ls_operand room_of_heads(ls_builder *b, const ls_site *site, const char *name, ls_dtype dtype, int64_t D) {
+    const int64_t capacity = site->B * ls_block_most(b) * site->q_heads.most * D, *q = site->q.view.size;
+    return ls_exchange_room(b, name, dtype, 4, (int64_t[]){q[0], q[1], q[2], D}, capacity);
 }
 
 /* The same in type G, in which they are made: to be sent only where that is the working type. */
-static ls_operand wide_room_of_heads(ls_builder *b, const ls_site *site, const char *name) {
+static ls_operand wide_room_of_heads(ls_builder *b, const ls_site *site, const char *name, int64_t D) {
     const ls_dtype G = b->image->accumulator;
-    if (G == b->image->dtype) return room_of_heads(b, site, name, G);
-    return ls_build_private(b, LS_BUFFER_ACTIVATION, name, G, 4, site->q.view.size);
+    const int64_t *q = site->q.view.size;
+    if (G == b->image->dtype) return room_of_heads(b, site, name, G, D);
+    return ls_build_private(b, LS_BUFFER_ACTIVATION, name, G, 4, (int64_t[]){q[0], q[1], q[2], D});
 }
 
 /* The same values in the working type (the operand itself when it has it). */
@@ -75,7 +77,7 @@ static ls_operand scattered(ls_builder *b, ls_operand mine, const ls_parts *head
 /* Complete head-wise values (o, dq) in the working type, in which they travel back to their tokens' ranks. */
 static ls_operand for_exchange(ls_builder *b, const ls_site *site, ls_operand wide, const char *label) {
     if (wide.view.dtype == b->image->dtype) return wide;
-    const ls_operand narrow = room_of_heads(b, site, label, b->image->dtype);
+    const ls_operand narrow = room_of_heads(b, site, label, b->image->dtype, wide.view.size[3]);
     ls_build_cast(b, wide, narrow);
     return narrow;
 }
@@ -127,7 +129,7 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
     if (is_alone(b)) {
         ls_local_forward(b, site);
     } else {
-        const ls_operand o = wide_room_of_heads(b, site, "o");
+        const ls_operand o = wide_room_of_heads(b, site, "o", site->D[LS_VALUES]);
         across_forward(b, site, o);
         ls_sink_forward(b, site, o);
         const ls_operand narrow = for_exchange(b, site, o, "o");
@@ -147,7 +149,7 @@ static void bind_kv(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand 
         sum = ls_canonical_kv(b, site, parts, label);
     } else if (ls_block_members(b) > 1 && site->kv_parts.total != site->Hkv) {
         sum = ls_build_private(b, LS_BUFFER_ACTIVATION, label, parts.view.dtype, 4,
-                               (int64_t[]){site->B, parts.view.size[1], site->Hkv, site->D});
+                               (int64_t[]){site->B, parts.view.size[1], site->Hkv, parts.view.size[3]});
         ls_build_fill(b, sum);
         for (int u = 0; u < ls_block_members(b); u++) {
             const int64_t n = site->kv_heads.count[u];
@@ -236,7 +238,7 @@ void ls_usp_backward(ls_builder *b, ls_site *site, const ls_attention_tensors *g
         ls_local_backward(b, site, gradient, grad_o, delta);
         return;
     }
-    const ls_operand dq = wide_room_of_heads(b, site, "dq");
+    const ls_operand dq = wide_room_of_heads(b, site, "dq", site->D[LS_KEYS]);
     ls_operand dk, dv;
     across_backward(b, site, grad_o, delta, dq, &dk, &dv);
     deliver_gradients(b, site, gradient, dq, dk, dv);

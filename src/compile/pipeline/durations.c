@@ -77,7 +77,7 @@ double ls_node_seconds(const ls_graph *g, const ls_node *node, ls_slice_of which
     const ls_node *of = gradient ? &g->nodes[node->forward] : node;
     if (gradient) make_call(g, of, &call);
     const int direction = gradient ? LS_BACKWARD : LS_FORWARD;
-    const double more = ls_attention_flops(direction) / ls_attention_flops(LS_FORWARD);
+    const double more = ls_attention_flops(direction, 1, 1) / ls_attention_flops(LS_FORWARD, 1, 1);
     return call.instr.flops * more * share_of(g, of, which) * rates->core.attention[direction].flop;
 }
 

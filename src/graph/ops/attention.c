@@ -1,8 +1,8 @@
 /*
- * attention: softmax(scale·q·kᵀ)·v under a mask, for grouped query heads, as one op. An optional sink is one more logit
- * per query head that takes part in the softmax but has no value. Queries need all keys and values, so the compiler
- * lowers it by a strategy (compile/attention/). The gradient op names its forward node, because the strategy keeps data
- * for the backward pass.
+ * attention: softmax(scale·q·kᵀ)·v under a mask, for grouped query heads, as one op. Heads of v, and so of the result,
+ * may have another size than those of q and k. An optional sink is one more logit per query head that takes part in the
+ * softmax but has no value. Queries need all keys and values, so the compiler lowers it by a strategy
+ * (compile/attention/). The gradient op names its forward node, because the strategy keeps data for the backward pass.
  */
 #include "graph/graph_impl.h"
 
@@ -37,8 +37,9 @@ static ls_status attention_shape(const ls_graph *g, const ls_node *node, ls_tens
         if (i != 2 && k->dim[i].size != q->dim[i].size)
             return ls_op_input_error(g, node, 1, "the batch, sequence and head size of \"%s\"",
                                      ls_graph_tensor(g, node->in[0])->name);
+        if (i != 3 && v->dim[i].size != k->dim[i].size)
+            return ls_op_input_error(g, node, 2, "the batch, sequence and heads of the keys");
     }
-    if (!ls_shape_equal(v, k)) return ls_op_input_error(g, node, 2, "the shape of the keys");
     if (q->dim[2].size % k->dim[2].size != 0)
         return ls_op_input_error(g, node, 0, "a number of query heads that is a multiple of the %lld KV heads",
                                  (long long)k->dim[2].size);
@@ -51,15 +52,16 @@ static ls_status attention_shape(const ls_graph *g, const ls_node *node, ls_tens
     LS_TRY(ls_mask_check(&params->mask, q->dim[1].size));
     out[0].dtype = g->dtype;
     out[0].shape = *q;
+    out[0].shape.dim[3] = v->dim[3];
     out[1].dtype = g->accumulator;
     out[1].shape = (ls_shape){3, {q->dim[0], q->dim[2], q->dim[1]}};
     return ls_ok();
 }
 
-/* Of all pairs of a query and a key: two products of 2·D operations each. */
+/* Of all pairs of a query and a key: 2 operations for each element of a query's head, and for each of its result. */
 static double dense_flops(const ls_view *in, const ls_view *out, const void *params) {
-    (void)out, (void)params;
-    return 4.0 * (double)ls_view_elements(&in[0]) * (double)in[1].size[1];
+    (void)params;
+    return 2.0 * (double)(ls_view_elements(&in[0]) + ls_view_elements(&out[0])) * (double)in[1].size[1];
 }
 
 static void attention_gradient(ls_gradient *d, const ls_node *node) {
@@ -124,7 +126,7 @@ const ls_op ls_op_attention = {.name = "attention",
                                .shape = attention_shape,
                                .gradient = attention_gradient,
                                .flops = dense_flops,
-                               .dims = "bs(kg)D,bskD,bskD,(kg)>bs(kg)D,b(kg)s",
+                               .dims = "bs(kg)D,bskD,bskE,(kg)>bs(kg)E,b(kg)s",
                                .mask = attention_mask,
                                .earlier = 1U << LS_ATTENTION_K | 1U << LS_ATTENTION_V,
                                .cache = 1U << LS_ATTENTION_K | 1U << LS_ATTENTION_V,
@@ -137,7 +139,7 @@ const ls_op ls_op_attention_grad = {.name = "attention_grad",
                                     .n_out = 3,
                                     .earlier = 1U << LS_ATTENTION_GRAD_K | 1U << LS_ATTENTION_GRAD_V,
                                     .shape = grad_shape,
-                                    .dims = "bs(kg)D,bskD,bskD,bs(kg)D,b(kg)s,bs(kg)D>bs(kg)D,bskD,bskD"};
+                                    .dims = "bs(kg)D,bskD,bskE,bs(kg)E,b(kg)s,bs(kg)E>bs(kg)D,bskD,bskE"};
 
 /*
  * The same with the gradient of the sink, which is a sum over all queries: a rank adds the terms of its own queries and
@@ -153,7 +155,7 @@ const ls_op ls_op_attention_sink_grad = {
     .earlier = 1U << LS_ATTENTION_GRAD_K | 1U << LS_ATTENTION_GRAD_V,
     .in_place = {0, 0, 0, 1 + LS_ATTENTION_GRAD_SINK_SUM},
     .shape = sink_grad_shape,
-    .dims = "bs(kg)D,bskD,bskD,bs(kg)D,b(kg)s,bs(kg)D,(kg),(kg)>bs(kg)D,bskD,bskD,(kg)"};
+    .dims = "bs(kg)D,bskD,bskE,bs(kg)E,b(kg)s,bs(kg)E,(kg),(kg)>bs(kg)D,bskD,bskE,(kg)"};
 
 ls_tensor ls_attention(ls_graph *g, ls_tensor q, ls_tensor k, ls_tensor v, const ls_mask *mask, double scale) {
     return ls_attention_capped(g, q, k, v, mask, scale, 0);

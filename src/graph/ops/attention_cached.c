@@ -36,11 +36,13 @@ static ls_status cached_shape(const ls_graph *g, const ls_node *node, ls_tensor_
     if (Hq % Hkv != 0 || keys->shape.dim[3].size != D)
         return ls_op_input_error(g, node, LS_CACHED_KEYS, "heads of size %lld, and a number of heads that divides %lld",
                                  (long long)D, (long long)Hq);
-    const ls_shape row = shape_of(4, (int64_t[]){1, 1, Hkv, D}), one = shape_of(2, (int64_t[]){1, 1}),
+    const int64_t E = values->shape.dim[3].size, S = keys->shape.dim[1].size;
+    const ls_shape key = shape_of(4, (int64_t[]){1, 1, Hkv, D}), value = shape_of(4, (int64_t[]){1, 1, Hkv, E}),
+                   all = shape_of(4, (int64_t[]){1, S, Hkv, E}), one = shape_of(2, (int64_t[]){1, 1}),
                    spans = shape_of(3, (int64_t[]){1, 1, 2 * ls_mask_width(&params->mask)});
-    LS_TRY(expect_shape(g, node, LS_CACHED_K, g->dtype, row));
-    LS_TRY(expect_shape(g, node, LS_CACHED_V, g->dtype, row));
-    LS_TRY(expect_shape(g, node, LS_CACHED_VALUES, g->dtype, keys->shape));
+    LS_TRY(expect_shape(g, node, LS_CACHED_K, g->dtype, key));
+    LS_TRY(expect_shape(g, node, LS_CACHED_V, g->dtype, value));
+    LS_TRY(expect_shape(g, node, LS_CACHED_VALUES, g->dtype, all));
     LS_TRY(expect_shape(g, node, LS_CACHED_PLACE, LS_I32, one));
     LS_TRY(expect_shape(g, node, LS_CACHED_SPANS, LS_I32, spans));
     if (node->n_in > LS_CACHED_SINK) LS_TRY(expect_shape(g, node, LS_CACHED_SINK, g->dtype, shape_of(1, &Hq)));
@@ -49,6 +51,7 @@ static ls_status cached_shape(const ls_graph *g, const ls_node *node, ls_tensor_
         out[i].dtype = g->dtype;
         out[i].shape = like[i]->shape;
     }
+    out[0].shape.dim[3].size = E;
     return ls_ok();
 }
 
@@ -60,4 +63,4 @@ const ls_op ls_op_attention_cached = {.name = "attention_cached",
                                       .n_out = 3,
                                       .in_place = {0, 1 + LS_CACHED_KEYS, 1 + LS_CACHED_VALUES},
                                       .shape = cached_shape,
-                                      .dims = "AB(kg)D,ABkD,ABkD,AskD,AskD,AB,ABW,(kg)>=AB(kg)D,AskD,AskD"};
+                                      .dims = "AB(kg)D,ABkD,ABkE,AskD,AskE,AB,ABW,(kg)>=AB(kg)E,AskD,AskE"};

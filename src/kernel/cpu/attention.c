@@ -54,7 +54,7 @@ static size_t forward_carve(forward *f, const ls_kernel_call *call, void *base) 
     const problem p = problem_of(call);
     *f = (forward){.problem = p,
                    .call = call,
-                   .columns = columns_of(LS_ATTENTION_TILES ? (int64_t)ls_round_up((size_t)p.D, PANEL) : p.D)};
+                   .columns = columns_of(LS_ATTENTION_TILES ? (int64_t)ls_round_up((size_t)p.E, PANEL) : p.E)};
     f->q_units = (int64_t)ls_round_up((size_t)row_units(p.D), V_LANES);
     f->row_blocks = ls_ceil_div(p.n, CACHE_ROWS);
     f->groups = ls_ceil_div(p.t, KEY_GROUP);
@@ -167,7 +167,7 @@ static void pack_keys(const forward *f, scratch *s, const item *it, int64_t firs
     const element *k_rows = rows_of(k, it->b, it->kv, key), *v_rows = rows_of(v, it->b, it->kv, key);
     pack_transposed(s->k + from * row_units(p->D), k_rows + from * k->stride[1], k->stride[1], keys - from, to - from,
                     p->D);
-    pack_columns(s->v, v_rows, v->stride[1], keys, CACHE_KEYS, from, to, p->D, &f->columns);
+    pack_columns(s->v, v_rows, v->stride[1], keys, CACHE_KEYS, from, to, p->E, &f->columns);
     key_positions(s->kpos, p, key, CACHE_KEYS);
 }
 

@@ -35,13 +35,14 @@ typedef struct few_scratch {
 typedef struct few {
     problem problem;
     const ls_kernel_call *call;
-    int64_t rows, width; /* rows of a sequence; floats of a row */
-    int64_t stretch;     /* keys of a stretch */
+    int64_t rows;           /* of a sequence */
+    int64_t q_width, width; /* floats of a row of q, and of o */
+    int64_t stretch;        /* keys of a stretch */
     int stretches;
-    float *q;                /* [B][rows][width]; rows of a KV head are adjacent */
+    float *q;                /* [B][rows][q_width]; rows of a KV head are adjacent */
     float *o;                /* [stretches][B][rows][width] */
     few_sums *sums;          /* [stretches][B][rows] */
-    float *joined, *ordered; /* [width] a row of o: merged from all stretches; the same in the order of D */
+    float *joined, *ordered; /* [width] a row of o: merged from all stretches; the same in the order of E */
     few_scratch *scratch;
 } few;
 
@@ -53,11 +54,12 @@ V_INLINE bool is_few(const ls_kernel_call *call) {
 static size_t few_carve(few *f, const ls_kernel_call *call, void *base) {
     const problem p = problem_of(call);
     *f = (few){.problem = p, .call = call, .rows = p.n * p.Hq};
-    f->width = (int64_t)ls_round_up((size_t)p.D, V_LANES);
+    f->q_width = (int64_t)ls_round_up((size_t)p.D, V_LANES);
+    f->width = (int64_t)ls_round_up((size_t)p.E, V_LANES);
     f->stretch = ls_max(4 * FEW_KEYS, (int64_t)ls_round_up((size_t)ls_ceil_div(p.t, FEW_STRETCHES), FEW_KEYS));
     f->stretches = (int)ls_ceil_div(p.t, f->stretch);
     carving c = {base, 0};
-    f->q = carve(&c, p.B * f->rows * f->width, sizeof(float));
+    f->q = carve(&c, p.B * f->rows * f->q_width, sizeof(float));
     f->o = carve(&c, f->stretches * p.B * f->rows * f->width, sizeof(float));
     f->sums = carve(&c, f->stretches * p.B * f->rows, sizeof *f->sums);
     f->joined = carve(&c, f->width, sizeof(float));
@@ -234,12 +236,12 @@ V_INLINE void few_output(int rows, const float *p, const float *decay, const few
 V_INLINE void few_products(int rows, const few *f, few_scratch *s, int first, const float *q, const few_keys *k) {
     for (int64_t j = 0; j < k->count; j += V_LANES / rows) {
         for (int64_t i = j; i < ls_min(j + V_LANES / rows, k->count); i++) prefetch_row(k, i, 0, f->problem.D);
-        few_scores(rows, q + first * f->width, f->width, k, j, f->problem.D, s->s + first * FEW_KEYS + j);
+        few_scores(rows, q + first * f->q_width, f->q_width, k, j, f->problem.D, s->s + first * FEW_KEYS + j);
     }
 }
 
 V_INLINE void few_outputs(int rows, const few *f, few_scratch *s, int first, const few_keys *v, float *o) {
-    few_output(rows, s->s + first * FEW_KEYS, s->decay + first, v, f->problem.D, o + first * f->width, f->width);
+    few_output(rows, s->s + first * FEW_KEYS, s->decay + first, v, f->problem.E, o + first * f->width, f->width);
 }
 
 /* How many of the rows that are left are computed together. */
@@ -264,7 +266,7 @@ static void few_block(const few *f, few_scratch *s, int64_t b, int64_t kv, int64
     const head_range heads = heads_of(p, kv);
     const int rows = (int)(heads.count * p->n);
     const int64_t first = heads.first * p->n;
-    const float *q = f->q + (b * f->rows + first) * f->width;
+    const float *q = f->q + (b * f->rows + first) * f->q_width;
     few_keys k = keys_of(f, IN_K, b, kv, key, more), v = keys_of(f, IN_V, b, kv, key, more);
     for (int r = 0, n; r < rows; r += n, k.ahead = 0) {
         n = rows_together(rows - r);
@@ -339,7 +341,7 @@ static void few_pack_row(const few *f, const element *from, float *to) {
         load_pair(from + d, x);
         for (int i = 0; i < 2; i++) unit_store(to + d + i * V_LANES, x[i] * factor);
     }
-    for (int64_t d = paired; d < f->width; d += V_LANES) unit_store(to + d, v_load(from + d, D - d) * factor);
+    for (int64_t d = paired; d < f->q_width; d += V_LANES) unit_store(to + d, v_load(from + d, D - d) * factor);
 }
 
 /* Merges the stretches of a row: adds their o, relative to the largest m, into `to`, and returns the merged m and l. */
@@ -368,7 +370,7 @@ static void few_begin(const few *f) {
     float *to = f->q;
     for (int64_t b = 0; b < p->B; b++) {
         for (int64_t kv = 0; kv < p->Hkv; kv++) {
-            for (int64_t r = 0; r < heads_of(p, kv).count * p->n; r++, to += f->width) {
+            for (int64_t r = 0; r < heads_of(p, kv).count * p->n; r++, to += f->q_width) {
                 const few_row row = row_of(f, kv, r);
                 few_pack_row(f, (const element *)q->data + head_offset(q, b, row.head) + row.query * q->stride[1], to);
             }
@@ -384,7 +386,7 @@ static void few_end(const few *f) {
             for (int64_t r = 0; r < heads_of(p, kv).count * p->n; r++, at++) {
                 const few_row row = row_of(f, kv, r);
                 const few_sums total = few_join(f, at, f->joined);
-                for (int64_t d = 0; d < p->D; d++) f->ordered[d] = f->joined[place_in_row(d, p->D)];
+                for (int64_t d = 0; d < p->E; d++) f->ordered[d] = f->joined[place_in_row(d, p->E)];
                 row_end(f->call, b, row.head, row.query, f->ordered, total.m, total.l);
             }
         }

@@ -107,15 +107,15 @@ static void row_end(const ls_kernel_call *call, int64_t b, int64_t head, int64_t
     const ls_view *o = &call->out[OUT_O], *lse = &call->out[OUT_LSE];
     float *to = (float *)o->data + head_offset(o, b, head) + query * o->stride[1];
     float *log_sum = (float *)lse->data + b * lse->stride[0] + head * lse->stride[1] + query * lse->stride[2];
-    const int64_t D = o->size[3];
+    const int64_t E = o->size[3];
     const float norm = sum == 0 ? 0 : 1 / sum;
     const float here = sum == 0 ? -INFINITY : (float)(m * LN_2 + (double)logf(sum));
     if (!params->merge || *log_sum == -INFINITY) {
-        for (int64_t d = 0; d < D; d++) to[d] = from[d] * norm;
+        for (int64_t d = 0; d < E; d++) to[d] = from[d] * norm;
         *log_sum = here;
     } else if (here != -INFINITY) {
         const float share = merge_lse(log_sum, here);
-        for (int64_t d = 0; d < D; d++) to[d] += share * (from[d] * norm - to[d]);
+        for (int64_t d = 0; d < E; d++) to[d] += share * (from[d] * norm - to[d]);
     }
 }
 

@@ -27,10 +27,9 @@
  */
 static size_t backward_carve(backward *f, const ls_kernel_call *call, void *base) {
     const problem p = problem_of(call);
-    *f = (backward){.problem = p, .call = call, .columns = columns_of(p.D)};
-    f->q_units = (int64_t)ls_round_up((size_t)row_units(p.D), V_LANES);
+    *f = (backward){.problem = p, .call = call, .qk = form_of(p.D), .v = form_of(p.E)};
     f->row_blocks = ls_ceil_div(p.n, CACHE_ROWS);
-    f->keys_each = p.D <= 64 ? CACHE_KEYS_MOST : CACHE_KEYS;
+    f->keys_each = p.D + p.E <= 128 ? CACHE_KEYS_MOST : CACHE_KEYS;
     if (LS_ATTENTION_TILES)
         f->keys_each = ls_min(f->keys_each, (int64_t)ls_round_up((size_t)ls_max(p.t, 1), KEY_GROUP));
     f->key_blocks = ls_ceil_div(p.t, f->keys_each);
@@ -80,8 +79,8 @@ static void work_key_block(const backward *f, scratch *s, int64_t b, int64_t kv,
         }
     }
     if (!packed) return;
-    add_summed(f, &f->call->out[OUT_DK], b, kv, start, keys, s->dk, (float)p->params->scale);
-    add_summed(f, &f->call->out[OUT_DV], b, kv, start, keys, s->dv, 1);
+    add_summed(&f->qk, &f->call->out[OUT_DK], b, kv, start, keys, s->dk, (float)p->params->scale);
+    add_summed(&f->v, &f->call->out[OUT_DV], b, kv, start, keys, s->dv, 1);
 }
 
 static void run_task(void *context, int index, int thread) {

@@ -43,11 +43,25 @@ typedef struct block_pair {
 
 typedef struct scratch scratch;
 
+/* How heads of one size are packed: those of q and k, or those of v and do. */
+typedef struct head_form {
+    int64_t size;    /* elements of a head */
+    int64_t units;   /* of them, where they are summed over */
+    int64_t row;     /* the same in whole vectors: units of a packed row of queries */
+    columns columns; /* where they are not; on AMX whole panels */
+} head_form;
+
+static head_form form_of(int64_t size) {
+    return (head_form){.size = size,
+                       .units = row_units(size),
+                       .row = (int64_t)ls_round_up((size_t)row_units(size), V_LANES),
+                       .columns = columns_of(LS_ATTENTION_TILES ? (int64_t)ls_round_up((size_t)size, PANEL) : size)};
+}
+
 typedef struct backward {
     problem problem;
     const ls_kernel_call *call;
-    columns columns;
-    int64_t q_units;
+    head_form qk, v;
     int64_t keys_each; /* keys of a key block */
     int64_t row_blocks, key_blocks, groups;
     int parts, phase;

@@ -21,8 +21,8 @@
 struct scratch {
     block_pair pair;
     float *k_transposed, *v_transposed; /* a key block: panels of [units][PANEL] */
-    float *k_columns;                   /* panels of [keys_each / 2][PANEL] along D */
-    float *q_rows, *do_rows;            /* a row block: [CACHE_ROWS][q_units] */
+    float *k_columns;                   /* panels of [keys_each / 2][PANEL] along a head */
+    float *q_rows, *do_rows;            /* a row block: [CACHE_ROWS][row] */
     float *q_summed, *do_summed;        /* its transpose: [width][CACHE_ROWS / 2] */
     float *s[2], *dp[2];                /* [BLOCK][PANEL]: the current block and the previous one */
     float *p, *ds;                      /* of a panel, in units along queries: [CACHE_ROWS / 2][PANEL] */
@@ -46,25 +46,22 @@ typedef struct block {
 /* Floats of a row of ds_rows. */
 static int64_t ds_row_of(const backward *f) { return f->keys_each / UNIT_ELEMENTS; }
 
-/* Columns of dk, dv, q_summed and do_summed: D and padding. */
-static int64_t summed_width(const backward *f) { return (int64_t)ls_round_up((size_t)f->problem.D, MICRO_ROWS); }
-
 static void scratch_carve(scratch *s, const backward *f, carving *c) {
-    const int64_t width = summed_width(f), units = row_units(f->problem.D);
+    const head_form *qk = &f->qk, *v = &f->v;
     scratch made = {
-        .k_transposed = carve(c, f->keys_each * units, sizeof(float)),
-        .v_transposed = carve(c, f->keys_each * units, sizeof(float)),
-        .k_columns = carve(c, f->keys_each / UNIT_ELEMENTS * width, sizeof(float)),
-        .q_rows = carve(c, CACHE_ROWS * f->q_units, sizeof(float)),
-        .do_rows = carve(c, CACHE_ROWS * f->q_units, sizeof(float)),
-        .q_summed = carve(c, CACHE_ROWS / UNIT_ELEMENTS * width, sizeof(float)),
-        .do_summed = carve(c, CACHE_ROWS / UNIT_ELEMENTS * width, sizeof(float)),
+        .k_transposed = carve(c, f->keys_each * qk->units, sizeof(float)),
+        .v_transposed = carve(c, f->keys_each * v->units, sizeof(float)),
+        .k_columns = carve(c, f->keys_each / UNIT_ELEMENTS * qk->columns.width, sizeof(float)),
+        .q_rows = carve(c, CACHE_ROWS * qk->row, sizeof(float)),
+        .do_rows = carve(c, CACHE_ROWS * v->row, sizeof(float)),
+        .q_summed = carve(c, CACHE_ROWS / UNIT_ELEMENTS * qk->columns.width, sizeof(float)),
+        .do_summed = carve(c, CACHE_ROWS / UNIT_ELEMENTS * v->columns.width, sizeof(float)),
         .p = carve(c, CACHE_ROWS / UNIT_ELEMENTS * PANEL, sizeof(float)),
         .ds = carve(c, CACHE_ROWS / UNIT_ELEMENTS * PANEL, sizeof(float)),
         .ds_rows = carve(c, CACHE_ROWS * ds_row_of(f), sizeof(float)),
-        .dk = carve(c, f->keys_each * width, sizeof(float)),
-        .dv = carve(c, f->keys_each * width, sizeof(float)),
-        .dq = carve(c, BLOCK * width, sizeof(float)),
+        .dk = carve(c, f->keys_each * qk->columns.width, sizeof(float)),
+        .dv = carve(c, f->keys_each * v->columns.width, sizeof(float)),
+        .dq = carve(c, BLOCK * qk->columns.width, sizeof(float)),
     };
     for (int i = 0; i < 2; i++) {
         made.s[i] = carve(c, BLOCK * PANEL, sizeof(float));
@@ -77,30 +74,28 @@ static void scratch_carve(scratch *s, const backward *f, carving *c) {
 static void pack_keys(const backward *f, scratch *s, int64_t b, int64_t kv, int64_t start) {
     const problem *p = &f->problem;
     const ls_view *k = &f->call->in[IN_K], *v = &f->call->in[IN_V];
-    const int64_t keys = ls_min(f->keys_each, p->t - start), width = summed_width(f);
+    const int64_t keys = ls_min(f->keys_each, p->t - start);
     const element *k_rows = rows_of(k, b, kv, start), *v_rows = rows_of(v, b, kv, start);
-    const columns padded = columns_of(width);
     pack_transposed(s->k_transposed, k_rows, k->stride[1], keys, f->keys_each, p->D);
-    pack_transposed(s->v_transposed, v_rows, v->stride[1], keys, f->keys_each, p->D);
-    pack_columns(s->k_columns, k_rows, k->stride[1], keys, f->keys_each, 0, f->keys_each, p->D, &padded);
+    pack_transposed(s->v_transposed, v_rows, v->stride[1], keys, f->keys_each, p->E);
+    pack_columns(s->k_columns, k_rows, k->stride[1], keys, f->keys_each, 0, f->keys_each, p->D, &f->qk.columns);
     key_positions(s->pair.kpos, p, start, f->keys_each);
-    memset(s->dk, 0, sizeof(float) * (size_t)(f->keys_each * width));
-    memset(s->dv, 0, sizeof(float) * (size_t)(f->keys_each * width));
+    memset(s->dk, 0, sizeof(float) * (size_t)(f->keys_each * f->qk.columns.width));
+    memset(s->dv, 0, sizeof(float) * (size_t)(f->keys_each * f->v.columns.width));
 }
 
 /* Packs the blocks of queries from the first to the last that sees some key of the key block. */
-static void pack_queries(const backward *f, const block_pair *pair, const ls_view *view, int64_t head, float *rows_out,
-                         float *summed_out) {
-    const int64_t D = f->problem.D;
+static void pack_queries(const head_form *form, const block_pair *pair, const ls_view *view, int64_t head,
+                         float *rows_out, float *summed_out) {
     int first = 0, end = Q_BLOCKS;
     while (first < end && pair->range[first].end == 0) first++;
     while (first < end && pair->range[end - 1].end == 0) end--;
     const int64_t row = (int64_t)first * BLOCK, rows_there = (int64_t)(end - first) * BLOCK;
     const int64_t rows = ls_min(pair->queries - row, rows_there);
     const element *from = rows_of(view, pair->b, head, pair->query + row);
-    pack_rows(rows_out + row * f->q_units, from, view->stride[1], rows, rows_there, D, f->q_units, 1);
+    pack_rows(rows_out + row * form->row, from, view->stride[1], rows, rows_there, form->size, form->row, 1);
     pack_transposed_rows(summed_out + row / UNIT_ELEMENTS, CACHE_ROWS / UNIT_ELEMENTS, from, view->stride[1], rows,
-                         rows_there, D, summed_width(f));
+                         rows_there, form->size, form->columns.width);
 }
 
 /*
@@ -176,10 +171,10 @@ static void product_beside(const backward *f, int64_t depth, const float *a, int
 static void panel_blocks(const backward *f, scratch *s, int panel) {
     const problem *p = &f->problem;
     const block_pair *pair = &s->pair;
-    const int64_t units = row_units(p->D), steps = units / DEPTH, ds_row = ds_row_of(f);
+    const head_form *qk = &f->qk, *v = &f->v;
+    const int64_t ds_row = ds_row_of(f), late = ls_ceil_div(qk->units / DEPTH, 2);
     const float scale = (float)(p->params->scale * LOG2_E);
-    const int64_t late = ls_ceil_div(steps, 2);
-    const int pairs = (int)ls_ceil_div(BLOCK_UNITS, 2 * steps - late);
+    const int pairs = (int)ls_ceil_div(BLOCK_UNITS, (qk->units + v->units) / DEPTH - late);
     block before = {.done = BLOCK_UNITS};
     int buffer = 0;
     for (int i = pair->first[panel]; i < pair->end[panel]; i++, buffer = !buffer) {
@@ -190,9 +185,9 @@ static void panel_blocks(const backward *f, scratch *s, int panel) {
             memset(ds_out, 0, sizeof(float) * BLOCK_UNITS * PANEL);
             continue;
         }
-        product_beside(f, units, s->q_rows + row * f->q_units, f->q_units, s->k_transposed + panel * PANEL * units,
+        product_beside(f, qk->units, s->q_rows + row * qk->row, qk->row, s->k_transposed + panel * PANEL * qk->units,
                        s->s[buffer], &before, late * DEPTH, pairs, scale);
-        product_beside(f, units, s->do_rows + row * f->q_units, f->q_units, s->v_transposed + panel * PANEL * units,
+        product_beside(f, v->units, s->do_rows + row * v->row, v->row, s->v_transposed + panel * PANEL * v->units,
                        s->dp[buffer], &before, 0, pairs, scale);
         before = (block){.s = s->s[buffer],
                          .dp = s->dp[buffer],
@@ -217,9 +212,9 @@ static void panel_blocks(const backward *f, scratch *s, int panel) {
 }
 
 /* dV^T += dO^T P or dK^T += Q^T dS of a panel: sums over the queries. */
-static void product_by_queries(const backward *f, const scratch *s, int panel, const float *summed, const float *by_q,
+static void product_by_queries(int64_t width, const scratch *s, int panel, const float *summed, const float *by_q,
                                float *out) {
-    const int64_t width = summed_width(f), units = CACHE_ROWS / UNIT_ELEMENTS;
+    const int64_t units = CACHE_ROWS / UNIT_ELEMENTS;
     const int64_t start = s->pair.first[panel] * BLOCK_UNITS;
     const int64_t depth = s->pair.end[panel] * BLOCK_UNITS - start;
     for (int64_t d = 0; d < width; d += BLOCK) {
@@ -231,7 +226,7 @@ static void product_by_queries(const backward *f, const scratch *s, int panel, c
 
 /* dQ += dS K */
 static void product_for_queries(const backward *f, scratch *s, int64_t head) {
-    const int64_t width = summed_width(f), ds_row = ds_row_of(f);
+    const int64_t width = f->qk.columns.width, ds_row = ds_row_of(f);
     const block_pair *pair = &s->pair;
     for (int i = 0; i * BLOCK < pair->queries; i++) {
         const int64_t start = pair->range[i].start * KEY_GROUP / UNIT_ELEMENTS, row = (int64_t)i * BLOCK;
@@ -249,21 +244,21 @@ static void product_for_queries(const backward *f, scratch *s, int64_t head) {
 
 /* One row block of one head and the packed key block. */
 static void work_pair(const backward *f, scratch *s, int64_t head) {
-    pack_queries(f, &s->pair, &f->call->in[IN_Q], head, s->q_rows, s->q_summed);
-    pack_queries(f, &s->pair, &f->call->in[IN_DO], head, s->do_rows, s->do_summed);
+    pack_queries(&f->qk, &s->pair, &f->call->in[IN_Q], head, s->q_rows, s->q_summed);
+    pack_queries(&f->v, &s->pair, &f->call->in[IN_DO], head, s->do_rows, s->do_summed);
     for (int panel = 0; panel < f->keys_each / PANEL; panel++) {
         if (s->pair.end[panel] == 0) continue;
         panel_blocks(f, s, panel);
-        product_by_queries(f, s, panel, s->do_summed, s->p, s->dv);
-        product_by_queries(f, s, panel, s->q_summed, s->ds, s->dk);
+        product_by_queries(f->v.columns.width, s, panel, s->do_summed, s->p, s->dv);
+        product_by_queries(f->qk.columns.width, s, panel, s->q_summed, s->ds, s->dk);
     }
     product_for_queries(f, s, head);
 }
 
 /* to[key][d] += factor * from[d][key], for `rows` keys of the key block. */
-static void add_summed(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start, int64_t rows,
+static void add_summed(const head_form *form, const ls_view *view, int64_t b, int64_t head, int64_t start, int64_t rows,
                        const float *from, float factor) {
-    const int64_t D = f->problem.D, width = summed_width(f);
+    const int64_t D = form->size, width = form->columns.width;
     float *to = (float *)view->data + head_offset(view, b, head) + start * view->stride[1];
     for (int64_t first = 0; first < rows; first += PANEL, from += width * PANEL) {
         for (int64_t d = 0; d < D; d += V_LANES) {

@@ -19,26 +19,26 @@ struct scratch {
     float *p_by_q;  /* P in units along queries: [CACHE_ROWS / UNIT_ELEMENTS][S_ROW] */
     float *ds_by_q; /* dS likewise */
     float *ds_by_k; /* dS in units along keys: [CACHE_ROWS][S_ROW / UNIT_ELEMENTS] */
-    float *dk, *dv; /* [CACHE_KEYS][width] */
-    float *dq;      /* [CACHE_ROWS][width] */
+    float *dk, *dv; /* [CACHE_KEYS][columns.width] of their form */
+    float *dq;      /* [CACHE_ROWS][columns.width] */
     ahead next[3];  /* rows of q, do and dq of the next pair */
 };
 
 static void scratch_carve(scratch *s, const backward *f, carving *c) {
-    const int64_t width = f->columns.width, units = row_units(f->problem.D);
+    const head_form *qk = &f->qk, *v = &f->v;
     scratch made = {
-        .k_transposed = carve(c, CACHE_KEYS * units, sizeof(float)),
-        .v_transposed = carve(c, CACHE_KEYS * units, sizeof(float)),
-        .k_columns = carve(c, CACHE_KEYS / UNIT_ELEMENTS * width, sizeof(float)),
-        .q_rows = carve(c, CACHE_ROWS * f->q_units, sizeof(float)),
-        .do_rows = carve(c, CACHE_ROWS * f->q_units, sizeof(float)),
-        .q_summed = carve(c, CACHE_ROWS / UNIT_ELEMENTS * width, sizeof(float)),
-        .do_summed = carve(c, CACHE_ROWS / UNIT_ELEMENTS * width, sizeof(float)),
+        .k_transposed = carve(c, CACHE_KEYS * qk->units, sizeof(float)),
+        .v_transposed = carve(c, CACHE_KEYS * v->units, sizeof(float)),
+        .k_columns = carve(c, CACHE_KEYS / UNIT_ELEMENTS * qk->columns.width, sizeof(float)),
+        .q_rows = carve(c, CACHE_ROWS * qk->row, sizeof(float)),
+        .do_rows = carve(c, CACHE_ROWS * v->row, sizeof(float)),
+        .q_summed = carve(c, CACHE_ROWS / UNIT_ELEMENTS * qk->columns.width, sizeof(float)),
+        .do_summed = carve(c, CACHE_ROWS / UNIT_ELEMENTS * v->columns.width, sizeof(float)),
         .s = carve(c, CACHE_ROWS * S_ROW, sizeof(float)),
         .dp = carve(c, CACHE_ROWS * S_ROW, sizeof(float)),
-        .dk = carve(c, CACHE_KEYS * width, sizeof(float)),
-        .dv = carve(c, CACHE_KEYS * width, sizeof(float)),
-        .dq = carve(c, CACHE_ROWS * width, sizeof(float)),
+        .dk = carve(c, CACHE_KEYS * qk->columns.width, sizeof(float)),
+        .dv = carve(c, CACHE_KEYS * v->columns.width, sizeof(float)),
+        .dq = carve(c, CACHE_ROWS * qk->columns.width, sizeof(float)),
     };
     block_pair_carve(&made.pair, f, c);
     made.p_by_q = made.s;
@@ -57,24 +57,24 @@ static void pack_keys(const backward *f, scratch *s, int64_t b, int64_t kv, int6
     const int64_t keys = ls_min(CACHE_KEYS, p->t - start);
     const element *k_rows = rows_of(k, b, kv, start), *v_rows = rows_of(v, b, kv, start);
     pack_transposed(s->k_transposed, k_rows, k->stride[1], keys, CACHE_KEYS, p->D);
-    pack_transposed(s->v_transposed, v_rows, v->stride[1], keys, CACHE_KEYS, p->D);
-    pack_columns(s->k_columns, k_rows, k->stride[1], keys, CACHE_KEYS, 0, CACHE_KEYS, p->D, &f->columns);
+    pack_transposed(s->v_transposed, v_rows, v->stride[1], keys, CACHE_KEYS, p->E);
+    pack_columns(s->k_columns, k_rows, k->stride[1], keys, CACHE_KEYS, 0, CACHE_KEYS, p->D, &f->qk.columns);
     key_positions(s->pair.kpos, p, start, CACHE_KEYS);
-    memset(s->dk, 0, sizeof(float) * (size_t)(CACHE_KEYS * f->columns.width));
-    memset(s->dv, 0, sizeof(float) * (size_t)(CACHE_KEYS * f->columns.width));
+    memset(s->dk, 0, sizeof(float) * (size_t)(CACHE_KEYS * f->qk.columns.width));
+    memset(s->dv, 0, sizeof(float) * (size_t)(CACHE_KEYS * f->v.columns.width));
 }
 
 /*
  * Packs a row block twice, as rows and as operand of sums over queries, and returns the latter. If there is one panel
  * and a unit is one float, both have the same layout and the block is packed once.
  */
-static float *pack_both(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start, float *rows_out,
-                        float *summed_out) {
-    const int64_t rows = ls_min(CACHE_ROWS, f->problem.n - start), D = f->problem.D;
+static float *pack_both(const head_form *form, const ls_view *view, int64_t b, int64_t head, int64_t start,
+                        float *rows_out, float *summed_out) {
+    const int64_t rows = ls_min(CACHE_ROWS, view->size[1] - start);
     const element *from = rows_of(view, b, head, start);
-    pack_rows(rows_out, from, view->stride[1], rows, CACHE_ROWS, D, f->q_units, 1);
-    if (UNIT_ELEMENTS == 1 && f->columns.panels == 1) return rows_out;
-    pack_columns(summed_out, from, view->stride[1], rows, CACHE_ROWS, 0, CACHE_ROWS, D, &f->columns);
+    pack_rows(rows_out, from, view->stride[1], rows, CACHE_ROWS, form->size, form->row, 1);
+    if (UNIT_ELEMENTS == 1 && form->columns.panels == 1) return rows_out;
+    pack_columns(summed_out, from, view->stride[1], rows, CACHE_ROWS, 0, CACHE_ROWS, form->size, &form->columns);
     return summed_out;
 }
 
@@ -140,12 +140,12 @@ static void differentiate(const backward *f, scratch *s) {
 }
 
 /* S = Q K^T or dP = dO V^T, of the blocks of queries that see the panel of keys. */
-static void product_by_keys(const backward *f, scratch *s, const float *rows, const float *transposed, float *out) {
-    const int64_t units = row_units(f->problem.D);
+static void product_by_keys(const head_form *form, scratch *s, const float *rows, const float *transposed, float *out) {
+    const int64_t units = form->units;
     for (int panel = 0; panel < CACHE_KEYS / PANEL; panel++) {
         const int group = panel * PANEL / KEY_GROUP;
         for (int i = s->pair.first[group]; i < s->pair.end[group]; i++) {
-            micro_product(MICRO_VECTORS, units, rows + i * MICRO_ROWS * f->q_units, f->q_units, 1,
+            micro_product(MICRO_VECTORS, units, rows + i * MICRO_ROWS * form->row, form->row, 1,
                           transposed + panel * PANEL * units, out + i * MICRO_ROWS * S_ROW + panel * PANEL, S_ROW,
                           NULL);
             for (int a = 0; a < 3; a++) fetch_lines(&s->next[a], 1);
@@ -158,12 +158,12 @@ static const float ones[] = {1, 1, 1, 1, 1, 1};
 _Static_assert(sizeof ones == MICRO_ROWS * sizeof *ones, "one for each row of a register block");
 
 /* dV += P^T dO or dK += dS^T Q: sums over the queries. */
-static void product_by_queries(const backward *f, const scratch *s, const float *by_q, const float *column_operand,
+static void product_by_queries(const columns *c, const scratch *s, const float *by_q, const float *column_operand,
                                float *out) {
-    const int64_t width = f->columns.width;
-    for (int panel = 0; panel < f->columns.panels; panel++) {
-        const int vectors = columns_in(&f->columns, panel);
-        const int64_t column = (int64_t)panel * f->columns.each * V_LANES;
+    const int64_t width = c->width;
+    for (int panel = 0; panel < c->panels; panel++) {
+        const int vectors = columns_in(c, panel);
+        const int64_t column = (int64_t)panel * c->each * V_LANES;
         const float *operand = column_operand + column * (CACHE_ROWS / UNIT_ELEMENTS);
         for (int i = 0; i < K_BLOCKS; i++) {
             const int64_t key = i * MICRO_ROWS;
@@ -177,17 +177,18 @@ static void product_by_queries(const backward *f, const scratch *s, const float 
     }
 }
 
-static void add_summed(const backward *f, const ls_view *view, int64_t b, int64_t head, int64_t start, int64_t rows,
+static void add_summed(const head_form *form, const ls_view *view, int64_t b, int64_t head, int64_t start, int64_t rows,
                        const float *from, float factor) {
-    add_rows(view, b, head, start, rows, from, f->columns.width, factor);
+    add_rows(view, b, head, start, rows, from, form->columns.width, factor);
 }
 
 /* dQ = dS K of the row block. */
 static void product_for_queries(const backward *f, scratch *s, int64_t queries) {
-    const int64_t row = S_ROW / UNIT_ELEMENTS, width = f->columns.width;
-    for (int panel = 0; panel < f->columns.panels; panel++) {
-        const int vectors = columns_in(&f->columns, panel);
-        const int64_t column = (int64_t)panel * f->columns.each * V_LANES;
+    const columns *c = &f->qk.columns;
+    const int64_t row = S_ROW / UNIT_ELEMENTS, width = c->width;
+    for (int panel = 0; panel < c->panels; panel++) {
+        const int vectors = columns_in(c, panel);
+        const int64_t column = (int64_t)panel * c->each * V_LANES;
         const float *operand = s->k_columns + column * (CACHE_KEYS / UNIT_ELEMENTS);
         for (int i = 0; i * MICRO_ROWS < queries; i++) {
             const int64_t start = s->pair.range[i].start * KEY_GROUP / UNIT_ELEMENTS;
@@ -215,15 +216,15 @@ static void work_pair(const backward *f, scratch *s, int64_t head) {
     const ls_view *q = &f->call->in[IN_Q], *dout = &f->call->in[IN_DO];
     const int64_t b = s->pair.b, query = s->pair.query;
     rows_ahead(f, s);
-    const float *q_summed = pack_both(f, q, b, head, query, s->q_rows, s->q_summed);
-    const float *do_summed = pack_both(f, dout, b, head, query, s->do_rows, s->do_summed);
-    product_by_keys(f, s, s->q_rows, s->k_transposed, s->s);
-    product_by_keys(f, s, s->do_rows, s->v_transposed, s->dp);
+    const float *q_summed = pack_both(&f->qk, q, b, head, query, s->q_rows, s->q_summed);
+    const float *do_summed = pack_both(&f->v, dout, b, head, query, s->do_rows, s->do_summed);
+    product_by_keys(&f->qk, s, s->q_rows, s->k_transposed, s->s);
+    product_by_keys(&f->v, s, s->do_rows, s->v_transposed, s->dp);
     differentiate(f, s);
-    product_by_queries(f, s, s->p_by_q, do_summed, s->dv);
-    product_by_queries(f, s, s->ds_by_q, q_summed, s->dk);
+    product_by_queries(&f->v.columns, s, s->p_by_q, do_summed, s->dv);
+    product_by_queries(&f->qk.columns, s, s->ds_by_q, q_summed, s->dk);
     product_for_queries(f, s, s->pair.queries);
-    add_rows(&f->call->out[OUT_DQ], b, head, query, s->pair.queries, s->dq, f->columns.width,
+    add_rows(&f->call->out[OUT_DQ], b, head, query, s->pair.queries, s->dq, f->qk.columns.width,
              (float)f->problem.params->scale);
 }
 

@@ -22,7 +22,8 @@
 #define KEY_GROUP (PANEL > 32 ? PANEL : 32)
 
 typedef struct problem {
-    int64_t B, n, t, D;
+    int64_t B, n, t;
+    int64_t D, E; /* elements of a head of q and k, of v and o */
     int64_t Hq, Hkv;
     int spans_each; /* w */
     int threads;
@@ -40,6 +41,7 @@ static problem problem_of(const ls_kernel_call *call) {
         .n = q->size[1],
         .t = k->size[1],
         .D = q->size[3],
+        .E = call->in[IN_V].size[3],
         .Hq = q->size[2],
         .Hkv = k->size[2],
         .spans_each = (int)(spans->size[2] / 2),

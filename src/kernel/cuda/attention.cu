@@ -93,14 +93,14 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS) attend(f
     int64_t at = next_keys<KEYS, QUERIES>(p.see, shared.spans(), n, 0, &seen);
     if (at < p.see.keys) {
         load_tile<D, KEYS>(shared.k(0), k, p.k.token, at, p.see.keys, p.D);
-        load_tile<D, KEYS>(shared.v(0), v, p.v.token, at, p.see.keys, p.D);
+        load_tile<D, KEYS>(shared.v(0), v, p.v.token, at, p.see.keys, p.E);
     }
     ls_copy_commit();
     for (int stage = 0; at < p.see.keys; stage ^= 1) {
         const int64_t next = next_keys<KEYS, QUERIES>(p.see, shared.spans(), n, at + KEYS, &next_seen);
         if (next < p.see.keys) {
             load_tile<D, KEYS>(shared.k(stage ^ 1), k, p.k.token, next, p.see.keys, p.D);
-            load_tile<D, KEYS>(shared.v(stage ^ 1), v, p.v.token, next, p.see.keys, p.D);
+            load_tile<D, KEYS>(shared.v(stage ^ 1), v, p.v.token, next, p.see.keys, p.E);
         }
         ls_copy_commit();
         ls_copy_wait<1>();
@@ -124,7 +124,7 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS) attend(f
 /* --- the launch --------------------------------------------------------------------------------------------------- */
 
 static size_t shared_bytes(const ls_kernel_call *call) {
-    const int64_t D = call->in[0].size[3];
+    const int64_t D = widest_head(call);
     const int W = (int)call->in[3].size[2];
     return D <= 64    ? forward_shared<64>::bytes(W)
            : D <= 128 ? forward_shared<128>::bytes(W)
@@ -144,9 +144,9 @@ template <int D> static ls_status launch_for(const forward_problem &p, int64_t B
 
 static ls_status launch_attention(const ls_kernel_call *call, void *, void *stream) {
     const forward_problem p = forward_problem_of(call);
-    const int64_t B = call->in[0].size[0];
-    if (p.D <= 64) return launch_for<64>(p, B, stream);
-    return p.D <= 128 ? launch_for<128>(p, B, stream) : launch_for<256>(p, B, stream);
+    const int64_t B = call->in[0].size[0], D = widest_head(call);
+    if (D <= 64) return launch_for<64>(p, B, stream);
+    return D <= 128 ? launch_for<128>(p, B, stream) : launch_for<256>(p, B, stream);
 }
 
 CUDA_ROW_OF(ls_cuda_bf16_attention, ATTENTION, LS_BF16, launch_attention, nullptr, fits_forward, prepare, true)

@@ -11,7 +11,7 @@ struct forward_problem {
     heads<const bf16> q, k, v;
     heads<float> o, lse;
     sight see;
-    int H, D, group, first_q, first_kv;
+    int H, D, E, group, first_q, first_kv;
     bool merge;
     float scale, softcap;
 };
@@ -27,6 +27,7 @@ static inline forward_problem forward_problem_of(const ls_kernel_call *call) {
             .see = sight_of(call),
             .H = (int)q->size[2],
             .D = (int)q->size[3],
+            .E = (int)call->in[2].size[3],
             .group = params->group,
             .first_q = params->first_q,
             .first_kv = params->first_kv,
@@ -62,7 +63,7 @@ static __device__ __forceinline__ void store_row(const forward_problem &p, const
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             const int d = 8 * n + 2 * t + c;
-            if (d < p.D) o[d] = (p.merge ? o[d] * m.before : 0) + sums[n][2 * half + c] * share;
+            if (d < p.E) o[d] = (p.merge ? o[d] * m.before : 0) + sums[n][2 * half + c] * share;
         }
     }
 }

@@ -90,7 +90,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, BLOCKS_AT_ONCE) grad_of_q
     const int32_t *spans = p.see.spans + (b * p.see.queries + i) * p.see.W;
     const bf16 *k = p.k.at(b, 0, kv), *v = p.v.at(b, 0, kv);
     load_tile<D, ROWS>(shared.own(0), p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
-    load_tile<D, ROWS>(shared.own(1), p.dout.at(b, 0, h), p.dout.token, i, p.see.queries, p.D);
+    load_tile<D, ROWS>(shared.own(1), p.dout.at(b, 0, h), p.dout.token, i, p.see.queries, p.E);
     const int row = threadIdx.x / 32 * 16;
     float number[2], delta[2], dq[D / 8][4] = {};
 #pragma unroll
@@ -102,14 +102,14 @@ static __global__ void __launch_bounds__(CUDA_THREADS, BLOCKS_AT_ONCE) grad_of_q
     int64_t at = next_keys<COLUMNS, ROWS>(p.see, spans, rows, 0, &seen);
     if (at < p.see.keys) {
         load_tile<D, COLUMNS>(shared.tile_of(0, 0), k, p.k.token, at, p.see.keys, p.D);
-        load_tile<D, COLUMNS>(shared.tile_of(0, 1), v, p.v.token, at, p.see.keys, p.D);
+        load_tile<D, COLUMNS>(shared.tile_of(0, 1), v, p.v.token, at, p.see.keys, p.E);
     }
     ls_copy_commit();
     for (int stage = 0; at < p.see.keys; stage ^= 1) {
         const int64_t next = next_keys<COLUMNS, ROWS>(p.see, spans, rows, at + COLUMNS, &next_seen);
         if (next < p.see.keys) {
             load_tile<D, COLUMNS>(shared.tile_of(stage ^ 1, 0), k, p.k.token, next, p.see.keys, p.D);
-            load_tile<D, COLUMNS>(shared.tile_of(stage ^ 1, 1), v, p.v.token, next, p.see.keys, p.D);
+            load_tile<D, COLUMNS>(shared.tile_of(stage ^ 1, 1), v, p.v.token, next, p.see.keys, p.E);
         }
         float x[COLUMNS / 8][4], dp[COLUMNS / 8][4];
         multiply_tile(shared, stage, row, x, dp);
@@ -153,7 +153,7 @@ static __device__ __forceinline__ void load_queries(const grad_problem &p, const
                                                     int64_t b, query_tile t) {
     if (t.h >= p.H) return;
     load_tile<D, COLUMNS>(shared.tile_of(stage, 0), p.q.at(b, 0, t.h), p.q.token, t.i, p.see.queries, p.D);
-    load_tile<D, COLUMNS>(shared.tile_of(stage, 1), p.dout.at(b, 0, t.h), p.dout.token, t.i, p.see.queries, p.D);
+    load_tile<D, COLUMNS>(shared.tile_of(stage, 1), p.dout.at(b, 0, t.h), p.dout.token, t.i, p.see.queries, p.E);
 }
 
 /* What a thread keeps of a tile's queries for the others: the number of one, or the delta. */
@@ -169,7 +169,7 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, BLOCKS_A
     const int64_t across = (p.see.keys + ROWS - 1) / ROWS;
     const int64_t j = blockIdx.x % across * ROWS, kv = blockIdx.x / across % p.J, b = blockIdx.x / across / p.J;
     load_tile<D, ROWS>(shared.own(0), p.k.at(b, 0, kv), p.k.token, j, p.see.keys, p.D);
-    load_tile<D, ROWS>(shared.own(1), p.v.at(b, 0, kv), p.v.token, j, p.see.keys, p.D);
+    load_tile<D, ROWS>(shared.own(1), p.v.at(b, 0, kv), p.v.token, j, p.see.keys, p.E);
     const int row = threadIdx.x / 32 * 16;
     float dk[D / 8][4] = {}, dv[D / 8][4] = {};
     int32_t low, high;
@@ -197,13 +197,13 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, BLOCKS_A
     }
     ls_copy_wait<0>();
     write_rows<D>(dk, 1, p.dk, b, kv, j + row, p.see.keys, p.D, p.adds_dkv);
-    write_rows<D>(dv, 1, p.dv, b, kv, j + row, p.see.keys, p.D, p.adds_dkv);
+    write_rows<D>(dv, 1, p.dv, b, kv, j + row, p.see.keys, p.E, p.adds_dkv);
 }
 
 /* --- the launch --------------------------------------------------------------------------------------------------- */
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
-    const int64_t D = call->in[0].size[3];
+    const int64_t D = widest_head(call);
     LS_TRY((cuda_check<LS_KERNEL_ATTENTION_GRAD, LS_BF16>(call, state)));
     return check_shared("attention_grad", D <= 64    ? grad_shared<64>::bytes()
                                           : D <= 128 ? grad_shared<128>::bytes()
@@ -221,8 +221,9 @@ template <int D> static ls_status launch_for(const grad_problem &p, void *stream
 
 static ls_status launch_grad(const ls_kernel_call *call, void *, void *stream) {
     const grad_problem p = grad_problem_of(call);
-    if (p.D <= 64) return launch_for<64>(p, stream);
-    return p.D <= 128 ? launch_for<128>(p, stream) : launch_for<256>(p, stream);
+    const int64_t D = widest_head(call);
+    if (D <= 64) return launch_for<64>(p, stream);
+    return D <= 128 ? launch_for<128>(p, stream) : launch_for<256>(p, stream);
 }
 
 CUDA_ROW_OF(ls_cuda_bf16_attention_grad, ATTENTION_GRAD, LS_BF16, launch_grad, nullptr, grad_fits_tiles, prepare, true)

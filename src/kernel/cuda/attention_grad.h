@@ -10,7 +10,7 @@ struct grad_problem {
     heads<const float> lse, delta;
     heads<float> dq, dk, dv;
     sight see;
-    int B, H, J, D, group, first_q, first_kv;
+    int B, H, J, D, E, group, first_q, first_kv;
     bool adds_dq, adds_dkv;
     float scale, softcap;
 };
@@ -32,6 +32,7 @@ static inline grad_problem grad_problem_of(const ls_kernel_call *call) {
             .H = (int)q->size[2],
             .J = (int)call->in[1].size[2],
             .D = (int)q->size[3],
+            .E = (int)call->in[2].size[3],
             .group = params->group,
             .first_q = params->first_q,
             .first_kv = params->first_kv,

@@ -151,7 +151,7 @@ template <int D>
 static __device__ __forceinline__ void load_keys(const grad_problem &p, const grad_shared<D, KEYS> &shared, int stage,
                                                  int b, int kv, int64_t key) {
     load_panels<D, KEYS>(shared.tile_of(stage, 0), p.k.at(b, 0, kv), p.k.token, key, p.see.keys, p.D);
-    load_panels<D, KEYS>(shared.tile_of(stage, 1), p.v.at(b, 0, kv), p.v.token, key, p.see.keys, p.D);
+    load_panels<D, KEYS>(shared.tile_of(stage, 1), p.v.at(b, 0, kv), p.v.token, key, p.see.keys, p.E);
 }
 
 template <int D, bool CAPPED>
@@ -165,7 +165,7 @@ static __device__ __forceinline__ void make_dq(const sm90_problem &problem, unsi
     const int tiles = (int)((p.see.keys + KEYS - 1) / KEYS);
     const auto look = looks_at_keys(p.see, problem.seen, b, i);
     load_panels<D, ROWS>(shared.own(0), p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
-    load_panels<D, ROWS>(shared.own(1), p.dout.at(b, 0, h), p.dout.token, i, p.see.queries, p.D);
+    load_panels<D, ROWS>(shared.own(1), p.dout.at(b, 0, h), p.dout.token, i, p.see.queries, p.E);
     float number[2], delta[2], dq[D / 8][4] = {};
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -240,7 +240,7 @@ template <int D>
 static __device__ __forceinline__ void load_queries(const grad_problem &p, const grad_shared<D, QUERIES> &shared,
                                                     int stage, int b, int h, int64_t query) {
     load_panels<D, QUERIES>(shared.tile_of(stage, 0), p.q.at(b, 0, h), p.q.token, query, p.see.queries, p.D);
-    load_panels<D, QUERIES>(shared.tile_of(stage, 1), p.dout.at(b, 0, h), p.dout.token, query, p.see.queries, p.D);
+    load_panels<D, QUERIES>(shared.tile_of(stage, 1), p.dout.at(b, 0, h), p.dout.token, query, p.see.queries, p.E);
 }
 
 /* What a thread keeps of a tile's queries for the others: the number of one, or the delta. */
@@ -267,7 +267,7 @@ static __device__ __forceinline__ void make_dkv(const sm90_problem &problem, uns
     const int64_t j = (int64_t)tile * ROWS;
     const key_range *own = problem.seen.keys + tile;
     load_panels<D, ROWS>(shared.own(0), p.k.at(b, 0, kv), p.k.token, j, p.see.keys, p.D);
-    load_panels<D, ROWS>(shared.own(1), p.v.at(b, 0, kv), p.v.token, j, p.see.keys, p.D);
+    load_panels<D, ROWS>(shared.own(1), p.v.at(b, 0, kv), p.v.token, j, p.see.keys, p.E);
     float dk[D / 8][4] = {}, dv[D / 8][4] = {};
     query_cursor at = before_queries(p, kv);
     bool goes_on = next_queries(problem, &at, b, own);
@@ -314,7 +314,7 @@ static __device__ __forceinline__ void make_dkv(const sm90_problem &problem, uns
     }
     ls_copy_wait<0>();
     write_rows<D>(dk, p.scale, p.dk, b, kv, j + warp_row(), p.see.keys, p.D, p.adds_dkv);
-    write_rows<D>(dv, 1, p.dv, b, kv, j + warp_row(), p.see.keys, p.D, p.adds_dkv);
+    write_rows<D>(dv, 1, p.dv, b, kv, j + warp_row(), p.see.keys, p.E, p.adds_dkv);
 }
 
 /* --- the launch --------------------------------------------------------------------------------------------------- */
@@ -330,7 +330,7 @@ template <int D, bool CAPPED> static __global__ void __launch_bounds__(CUDA_THRE
     if constexpr (LS_HAS_WARP_GROUPS) make_dkv<D, CAPPED>(p, memory);
 }
 
-static bool supports(const ls_kernel_call *call) { return grad_fits_tiles(call) && call->in[0].size[3] <= 128; }
+static bool supports(const ls_kernel_call *call) { return grad_fits_tiles(call) && widest_head(call) <= 128; }
 
 static size_t workspace(const ls_kernel_call *call) { return outlines_bytes(sight_of(call), call->in[0].size[0]); }
 
@@ -338,7 +338,7 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
     LS_TRY((cuda_check<LS_KERNEL_ATTENTION_GRAD, LS_BF16>(call, state)));
     LS_TRY(check_warp_groups("attention_grad"));
     return check_shared("attention_grad",
-                        call->in[0].size[3] <= 64 ? grad_shared<64, KEYS>::bytes() : grad_shared<128, KEYS>::bytes());
+                        widest_head(call) <= 64 ? grad_shared<64, KEYS>::bytes() : grad_shared<128, KEYS>::bytes());
 }
 
 template <int D, bool CAPPED> static ls_status launch_for(const sm90_problem &p, void *stream) {
@@ -360,7 +360,7 @@ static ls_status launch_grad(const ls_kernel_call *call, void *, void *stream) {
                             .seen = outlines_at(call->workspace, of.see, of.B),
                             .factor = capped ? of.scale / of.softcap : of.scale * LOG2_E,
                             .most = of.softcap * LOG2_E};
-    if (of.D <= 64) return capped ? launch_for<64, true>(p, stream) : launch_for<64, false>(p, stream);
+    if (widest_head(call) <= 64) return capped ? launch_for<64, true>(p, stream) : launch_for<64, false>(p, stream);
     return capped ? launch_for<128, true>(p, stream) : launch_for<128, false>(p, stream);
 }
 

@@ -16,7 +16,7 @@ template <typename T> struct plain_problem {
     heads<const float> delta;
     sight see;
     int64_t B;
-    int H, J, D, group, first_q, first_kv;
+    int H, J, D, E, group, first_q, first_kv;
     bool merge, adds_dq, adds_dkv;
     float scale, softcap;
 
@@ -53,7 +53,7 @@ template <typename T> static __global__ void __launch_bounds__(CUDA_THREADS) att
         if (!sees(spans, p.see.W, p.see.kpos[j])) continue;
         float k[LANE_ELEMENTS], v[LANE_ELEMENTS];
         read_head(p.k.at(b, j, kv), p.D, k);
-        read_head(p.v.at(b, j, kv), p.D, v);
+        read_head(p.v.at(b, j, kv), p.E, v);
         const float x = logit(product(q, k), p.scale, p.softcap), above = fmaxf(most, x);
         if (x == -INFINITY) continue; /* weight 0, whatever the value is */
         const float fade = expf(most - above), weight = expf(x - above);
@@ -65,7 +65,7 @@ template <typename T> static __global__ void __launch_bounds__(CUDA_THREADS) att
     const merged m = merge(sum == 0 ? -INFINITY : most + logf(sum), before);
     float *to = p.o.at(b, i, h);
     for (int e = 0, d = threadIdx.x % 32; e < LANE_ELEMENTS; e++, d += 32)
-        if (d < p.D) to[d] = (p.merge ? to[d] * m.before : 0) + (sum == 0 ? 0 : o[e] * m.own / sum);
+        if (d < p.E) to[d] = (p.merge ? to[d] * m.before : 0) + (sum == 0 ? 0 : o[e] * m.own / sum);
     __syncwarp(); /* all have read the lse before */
     if (threadIdx.x % 32 == 0) *p.lse.at(b, i, h) = m.lse;
 }
@@ -78,12 +78,12 @@ template <typename T> static __global__ void __launch_bounds__(CUDA_THREADS) gra
     const float lse = *p.lse.at(b, i, h), delta = *p.delta.at(b, i, h);
     float q[LANE_ELEMENTS], dout[LANE_ELEMENTS], dq[LANE_ELEMENTS] = {};
     read_head(p.q.at(b, i, h), p.D, q);
-    read_head(p.dout.at(b, i, h), p.D, dout);
+    read_head(p.dout.at(b, i, h), p.E, dout);
     for (int64_t j = 0; j < p.see.keys; j++) {
         if (!sees(spans, p.see.W, p.see.kpos[j])) continue;
         float k[LANE_ELEMENTS], v[LANE_ELEMENTS];
         read_head(p.k.at(b, j, kv), p.D, k);
-        read_head(p.v.at(b, j, kv), p.D, v);
+        read_head(p.v.at(b, j, kv), p.E, v);
         add_scaled(dq, pair_of(product(q, k), product(dout, v), lse, delta, p.scale, p.softcap).dproduct, k);
     }
     write_head(dq, p.D, p.adds_dq, p.dq.at(b, i, h));
@@ -96,14 +96,14 @@ template <typename T> static __global__ void __launch_bounds__(CUDA_THREADS) gra
     const int32_t position = p.see.kpos[j];
     float k[LANE_ELEMENTS], v[LANE_ELEMENTS], dk[LANE_ELEMENTS] = {}, dv[LANE_ELEMENTS] = {};
     read_head(p.k.at(b, j, kv), p.D, k);
-    read_head(p.v.at(b, j, kv), p.D, v);
+    read_head(p.v.at(b, j, kv), p.E, v);
     for (int64_t h = 0; h < p.H; h++) {
         if (p.kv_of(h) != kv) continue;
         for (int64_t i = 0; i < p.see.queries; i++) {
             if (!sees(p.see.spans + (b * p.see.queries + i) * p.see.W, p.see.W, position)) continue;
             float q[LANE_ELEMENTS], dout[LANE_ELEMENTS];
             read_head(p.q.at(b, i, h), p.D, q);
-            read_head(p.dout.at(b, i, h), p.D, dout);
+            read_head(p.dout.at(b, i, h), p.E, dout);
             const pair_gradient g =
                 pair_of(product(q, k), product(dout, v), *p.lse.at(b, i, h), *p.delta.at(b, i, h), p.scale, p.softcap);
             add_scaled(dk, g.dproduct, q);
@@ -111,13 +111,13 @@ template <typename T> static __global__ void __launch_bounds__(CUDA_THREADS) gra
         }
     }
     write_head(dk, p.D, p.adds_dkv, p.dk.at(b, j, kv));
-    write_head(dv, p.D, p.adds_dkv, p.dv.at(b, j, kv));
+    write_head(dv, p.E, p.adds_dkv, p.dv.at(b, j, kv));
 }
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
 static bool supports(const ls_kernel_call *call) {
-    bool dense = call->in[0].size[3] <= MOST_D; /* elements of a head one after the other */
+    bool dense = widest_head(call) <= MOST_D; /* elements of a head one after the other */
     for (int i = 0; i < 3; i++) dense &= call->in[i].stride[3] == 1;
     for (int o = 0; o < call->n_out; o++) dense &= call->out[o].ndim < 4 || call->out[o].stride[3] == 1;
     return dense && (call->n_in < 6 || call->in[5].stride[3] == 1);
@@ -134,6 +134,7 @@ template <typename T> static plain_problem<T> problem_of(const ls_kernel_call *c
     p.H = (int)call->in[0].size[2];
     p.J = (int)call->in[1].size[2];
     p.D = (int)call->in[0].size[3];
+    p.E = (int)call->in[2].size[3];
     p.group = params->group;
     p.first_q = params->first_q;
     p.first_kv = params->first_kv;

@@ -22,6 +22,12 @@ template <typename T> static heads<T> rows_of_heads(const ls_view *v) {
     return {(T *)v->data, v->stride[0], v->stride[2], v->stride[1]};
 }
 
+/* Elements of the tiles of a call's heads: of q and k D, of v and results E. A tile is as wide as the wider needs. */
+static inline int64_t widest_head(const ls_kernel_call *call) {
+    const int64_t D = call->in[0].size[3], E = call->in[2].size[3];
+    return D > E ? D : E;
+}
+
 /* The warps of all blocks in a row: the number of this one. */
 static __device__ __forceinline__ int64_t warp_number() { return (int64_t)blockIdx.x * CUDA_WARPS + threadIdx.x / 32; }
 

@@ -167,7 +167,7 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) atten
     bool goes_on = next_tile(&cursor, tiles, look);
     load_panels<D, QUERIES>(shared.q, p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
     if (goes_on) load_panels<D, KEYS>(shared.k(0), k, p.k.token, (int64_t)cursor.tile() * KEYS, p.see.keys, p.D);
-    load_panels<D, KEYS>(shared.v(1), v, p.v.token, 0, 0, p.D); /* zeros: no tile comes before */
+    load_panels<D, KEYS>(shared.v(1), v, p.v.token, 0, 0, p.E); /* zeros: no tile comes before */
     ls_copy_commit();
 
     const int group = __shfl_sync(~0U, (int)threadIdx.x / 128, 0), row = (int)threadIdx.x / 32 * 16;
@@ -184,7 +184,7 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) atten
         begin_results<D>(r.o, weights, shared.v(stage ^ 1));
         const int64_t at = (int64_t)cursor.tile() * KEYS;
         const bool masked = !cursor.is_whole() || at + KEYS > p.see.keys;
-        load_panels<D, KEYS>(shared.v(stage), v, p.v.token, at, p.see.keys, p.D);
+        load_panels<D, KEYS>(shared.v(stage), v, p.v.token, at, p.see.keys, p.E);
         goes_on = next_tile(&cursor, tiles, look);
         if (goes_on)
             load_panels<D, KEYS>(shared.k(stage ^ 1), k, p.k.token, (int64_t)cursor.tile() * KEYS, p.see.keys, p.D);
@@ -214,7 +214,7 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) atten
 
 /* --- the launch --------------------------------------------------------------------------------------------------- */
 
-static bool supports(const ls_kernel_call *call) { return fits_forward(call) && call->in[0].size[3] <= 128; }
+static bool supports(const ls_kernel_call *call) { return fits_forward(call) && widest_head(call) <= 128; }
 
 static size_t workspace(const ls_kernel_call *call) { return outlines_bytes(sight_of(call), call->in[0].size[0]); }
 
@@ -223,7 +223,7 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
     LS_TRY((cuda_check<LS_KERNEL_ATTENTION, LS_BF16>(call, state)));
     LS_TRY(check_warp_groups("attention"));
     return check_shared("attention",
-                        call->in[0].size[3] <= 64 ? forward_shared<64>::bytes(W) : forward_shared<128>::bytes(W));
+                        widest_head(call) <= 64 ? forward_shared<64>::bytes(W) : forward_shared<128>::bytes(W));
 }
 
 template <int D> static ls_status launch_for(const sm90_problem &p, int64_t B, void *stream) {
@@ -231,14 +231,15 @@ template <int D> static ls_status launch_for(const sm90_problem &p, int64_t B, v
     const size_t shared = forward_shared<D>::bytes(see.W);
     LS_TRY(allow_shared("attention", attend_by_groups<D>));
     LS_TRY(make_outlines("attention", stream, see, B, p.seen));
-    return launch("attention", stream, ls_ceil_div(see.queries, (int64_t)QUERIES) * p.of.H * B, shared, attend_by_groups<D>, p);
+    return launch("attention", stream, ls_ceil_div(see.queries, (int64_t)QUERIES) * p.of.H * B, shared,
+                  attend_by_groups<D>, p);
 }
 
 static ls_status launch_attention(const ls_kernel_call *call, void *, void *stream) {
     const forward_problem of = forward_problem_of(call);
     const int64_t B = call->in[0].size[0];
     const sm90_problem p = {of, outlines_at(call->workspace, of.see, B)};
-    return of.D <= 64 ? launch_for<64>(p, B, stream) : launch_for<128>(p, B, stream);
+    return widest_head(call) <= 64 ? launch_for<64>(p, B, stream) : launch_for<128>(p, B, stream);
 }
 
 CUDA_ROW_OF(ls_cuda_bf16_attention_sm90, ATTENTION, LS_BF16, launch_attention, workspace, supports, prepare, true)

@@ -47,7 +47,8 @@ bool ls_cudnn_attends(const ls_kernel_call *call) {
     diagonal d;
     int64_t first;
     if (ls_view_elements(&call->in[0]) == 0 || keys == 0 || !diagonal_of(&p->band, size[1], keys, &d)) return false;
-    if (!(p->scale > 0) || p->softcap > 0 || size[3] > MOST_D || size[3] % 8 != 0 || read_heads(call, &first) == 0)
+    if (!(p->scale > 0) || p->softcap > 0 || size[3] > MOST_D || size[3] % 8 != 0 || call->in[2].size[3] != size[3] ||
+        read_heads(call, &first) == 0)
         return false;
     for (int i = 0; i < 3; i++)
         if (!ls_cudnn_is_aligned(&call->in[i])) return false;

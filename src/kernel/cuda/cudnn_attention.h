@@ -17,7 +17,7 @@ typedef struct ls_cudnn_attention {
 
 /*
  * Whether the library is there and has such attention: of a known band in which each query sees a key, with heads that
- * it pairs as the call does, and q, k, v that are aligned.
+ * it pairs as the call does, all of one size, and q, k, v that are aligned.
  */
 bool ls_cudnn_attends(const ls_kernel_call *call);
 bool ls_cudnn_is_aligned(const ls_view *view);

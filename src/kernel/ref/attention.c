@@ -9,22 +9,22 @@
 
 /* The workspace of a thread, for one tile of queries. */
 typedef struct scratch {
-    double *q, *k, *v, *o; /* [TILE_Q*D], [D*TILE_K], [TILE_K*D], [TILE_Q*D] */
+    double *q, *k, *v, *o; /* [TILE_Q*D], [D*TILE_K], [TILE_K*E], [TILE_Q*E] */
 } scratch;
 
-static int64_t scratch_doubles(int64_t D) { return 2 * (TILE_Q + TILE_K) * D; }
+static int64_t scratch_doubles(int64_t D, int64_t E) { return (TILE_Q + TILE_K) * (D + E); }
 
-static scratch scratch_of(const ls_kernel_call *call, int64_t D, int thread) {
+static scratch scratch_of(const problem *p, int thread) {
     scratch s;
-    s.q = (double *)call->workspace + thread * scratch_doubles(D);
-    s.k = s.q + TILE_Q * D;
-    s.v = s.k + TILE_K * D;
-    s.o = s.v + TILE_K * D;
+    s.q = (double *)p->call->workspace + thread * scratch_doubles(p->D, p->E);
+    s.k = s.q + TILE_Q * p->D;
+    s.v = s.k + TILE_K * p->D;
+    s.o = s.v + TILE_K * p->E;
     return s;
 }
 
 static size_t workspace(const ls_kernel_call *call) {
-    return REF(thread_bytes)(call->threads, scratch_doubles(call->in[0].size[3]));
+    return REF(thread_bytes)(call->threads, scratch_doubles(call->in[0].size[3], call->in[2].size[3]));
 }
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {
@@ -63,7 +63,7 @@ static void find_largest(const problem *p, tile *t, const scratch *s) {
 
 static void sum_values(const problem *p, tile *t, const scratch *s) {
     memset(t->total, 0, sizeof t->total);
-    memset(s->o, 0, sizeof(double) * (size_t)(TILE_Q * p->D));
+    memset(s->o, 0, sizeof(double) * (size_t)(TILE_Q * p->E));
     for (int64_t k0 = 0; k0 < p->K; k0 += TILE_K) {
         const int64_t k_count = ls_min(TILE_K, p->K - k0);
         if (!logits_of(p, t, s, k0, k_count)) continue;
@@ -73,7 +73,7 @@ static void sum_values(const problem *p, tile *t, const scratch *s) {
                 if (!t->seen[i][j]) continue;
                 const double weight = exp(t->logits[i][j] - t->most[i]);
                 t->total[i] += weight;
-                REF(add_weighted)(weight, s->v + j * p->D, p->D, s->o + i * p->D);
+                REF(add_weighted)(weight, s->v + j * p->E, p->E, s->o + i * p->E);
             }
         }
     }
@@ -85,14 +85,14 @@ static void store_tile(const problem *p, const tile *t, const scratch *s) {
         const int64_t row = t->q0 + i;
         real *out = (real *)o->data + t->b * o->stride[0] + row * o->stride[1] + t->h * o->stride[2];
         real *lse = (real *)sums->data + t->b * sums->stride[0] + t->h * sums->stride[1] + row;
-        double *sum = s->o + i * p->D;
+        double *sum = s->o + i * p->E;
         const bool sees = t->most[i] != -INFINITY;
         const double block_lse = sees ? t->most[i] + log(t->total[i]) : -INFINITY;
-        for (int64_t d = 0; d < p->D; d++) sum[d] = sees ? sum[d] / t->total[i] : 0;
+        for (int64_t d = 0; d < p->E; d++) sum[d] = sees ? sum[d] / t->total[i] : 0;
         if (p->params->merge) {
-            REF(merge_row)(sum, block_lse, p->D, out, lse);
+            REF(merge_row)(sum, block_lse, p->E, out, lse);
         } else {
-            for (int64_t d = 0; d < p->D; d++) out[d] = (real)sum[d];
+            for (int64_t d = 0; d < p->E; d++) out[d] = (real)sum[d];
             *lse = (real)block_lse;
         }
     }
@@ -103,7 +103,7 @@ static void attend(void *context, int i, int thread) {
     const int64_t tiles = ls_ceil_div(p->N, TILE_Q);
     tile t = {.b = i / (p->H * tiles), .h = i / tiles % p->H, .q0 = i % tiles * TILE_Q};
     t.count = ls_min(TILE_Q, p->N - t.q0);
-    const scratch s = scratch_of(p->call, p->D, thread);
+    const scratch s = scratch_of(p, thread);
     REF(pack_rows)(&p->call->in[0], t.b, t.h, t.q0, t.count, s.q);
     find_largest(p, &t, &s);
     sum_values(p, &t, &s);

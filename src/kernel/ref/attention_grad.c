@@ -38,27 +38,27 @@ typedef struct pair {
     tile_pairs P, dS;
 } pair;
 
-/* A thread's workspace: rows of q and do, k and v transposed, k as rows, two sums of at most TILE_K rows. */
+/* A thread's workspace: rows of q and do, k and v transposed, k as rows, sums of at most TILE_K rows like k and v. */
 typedef struct scratch {
     double *q, *dO, *k_columns, *v_columns, *k, *sum_k, *sum_v;
 } scratch;
 
-static int64_t scratch_doubles(int64_t D) { return (2 * TILE_Q + 5 * TILE_K) * D; }
+static int64_t scratch_doubles(int64_t D, int64_t E) { return (TILE_Q + 3 * TILE_K) * D + (TILE_Q + 2 * TILE_K) * E; }
 
-static scratch scratch_of(const ls_kernel_call *call, int64_t D, int thread) {
+static scratch scratch_of(const problem *p, int thread) {
     scratch s;
-    s.q = (double *)call->workspace + thread * scratch_doubles(D);
-    s.dO = s.q + TILE_Q * D;
-    s.k_columns = s.dO + TILE_Q * D;
-    s.v_columns = s.k_columns + TILE_K * D;
-    s.k = s.v_columns + TILE_K * D;
-    s.sum_k = s.k + TILE_K * D;
-    s.sum_v = s.sum_k + TILE_K * D;
+    s.q = (double *)p->call->workspace + thread * scratch_doubles(p->D, p->E);
+    s.dO = s.q + TILE_Q * p->D;
+    s.k_columns = s.dO + TILE_Q * p->E;
+    s.v_columns = s.k_columns + TILE_K * p->D;
+    s.k = s.v_columns + TILE_K * p->E;
+    s.sum_k = s.k + TILE_K * p->D;
+    s.sum_v = s.sum_k + TILE_K * p->D;
     return s;
 }
 
 static size_t workspace(const ls_kernel_call *call) {
-    return REF(thread_bytes)(call->threads, scratch_doubles(call->in[IN_Q].size[3]));
+    return REF(thread_bytes)(call->threads, scratch_doubles(call->in[IN_Q].size[3], call->in[IN_V].size[3]));
 }
 
 static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
@@ -85,7 +85,7 @@ static const real *row_values(const ls_view *view, const pair *t) {
 static void weights_of(const problem *p, pair *t, const scratch *s) {
     const real *lse = row_values(&p->call->in[IN_LSE], t), *delta = row_values(&p->call->in[IN_DELTA], t);
     REF(dots)(s->q, t->q_count, s->k_columns, p->D, t->P);
-    REF(dots)(s->dO, t->q_count, s->v_columns, p->D, t->dS);
+    REF(dots)(s->dO, t->q_count, s->v_columns, p->E, t->dS);
     for (int64_t i = 0; i < t->q_count; i++) {
         for (int64_t j = 0; j < t->k_count; j++) {
             const bool counts = t->seen[i][j] && lse[i] != -INFINITY;
@@ -111,7 +111,7 @@ static void store_rows(const ls_view *view, int64_t b, int64_t h, int64_t first,
 static void grad_of_queries(void *context, int i, int thread) {
     const problem *p = context;
     const int64_t tiles = ls_ceil_div(p->N, TILE_Q);
-    const scratch s = scratch_of(p->call, p->D, thread);
+    const scratch s = scratch_of(p, thread);
     pair t = {.b = i / (p->H * tiles), .h = i / tiles % p->H, .q0 = i % tiles * TILE_Q};
     t.q_count = ls_min(TILE_Q, p->N - t.q0);
     load_queries(p, &t, &s);
@@ -133,11 +133,11 @@ static void grad_of_queries(void *context, int i, int thread) {
 static void grad_of_keys(void *context, int i, int thread) {
     const problem *p = context;
     const int64_t tiles = ls_ceil_div(p->K, TILE_K), kv = i / tiles % p->J;
-    const scratch s = scratch_of(p->call, p->D, thread);
+    const scratch s = scratch_of(p, thread);
     pair t = {.b = i / (p->J * tiles), .k0 = i % tiles * TILE_K};
     t.k_count = ls_min(TILE_K, p->K - t.k0);
     load_keys(p, &t, kv, &s);
-    memset(s.sum_k, 0, sizeof(double) * (size_t)(2 * TILE_K * p->D)); /* sum_k and sum_v are adjacent */
+    memset(s.sum_k, 0, sizeof(double) * (size_t)(TILE_K * (p->D + p->E))); /* sum_k and sum_v are adjacent */
     for (t.h = 0; t.h < p->H; t.h++) {
         if (kv_head(p, t.h) != kv) continue;
         for (t.q0 = 0; t.q0 < p->N; t.q0 += TILE_Q) {
@@ -148,7 +148,7 @@ static void grad_of_keys(void *context, int i, int thread) {
             for (int64_t q = 0; q < t.q_count; q++) {
                 for (int64_t j = 0; j < t.k_count; j++) {
                     if (t.P[q][j] == 0 && t.dS[q][j] == 0) continue;
-                    REF(add_weighted)(t.P[q][j], s.dO + q * p->D, p->D, s.sum_v + j * p->D);
+                    REF(add_weighted)(t.P[q][j], s.dO + q * p->E, p->E, s.sum_v + j * p->E);
                     REF(add_weighted)(t.dS[q][j], s.q + q * p->D, p->D, s.sum_k + j * p->D);
                 }
             }

@@ -15,6 +15,7 @@ problem REF(problem_of)(const ls_kernel_call *call) {
         .D = q->size[3],
         .K = k->size[1],
         .J = k->size[2],
+        .E = call->in[2].size[3],
         .columns = call->in[3].size[2],
     };
 }

@@ -18,6 +18,7 @@ typedef struct problem {
     const int32_t *spans, *kpos;
     int64_t B, N, H, D; /* of q */
     int64_t K, J;       /* number of keys; number of local KV heads */
+    int64_t E;          /* elements of a head of v and o */
     int64_t columns;    /* of spans: two per span */
 } problem;
 
