@@ -35,6 +35,9 @@ typedef struct ls_train_options {
     double epochs;     /* instead of steps: how many times the data is read */
     const char *dtype; /* "f32" or "bf16" */
     double lr, clip;
+    /* "sft", of tokens; or, of pairs of answers, "dpo", "ipo", "hinge", "simpo", "orpo" */
+    const char *loss;
+    double loss_beta, loss_gamma; /* of the losses of pairs: 0.1; and of simpo its margin: 0.5, below 0: none */
     const char *optimizer; /* "adamw", "sgd", "lion", "muon" */
     /* Of the optimiser, where it has them: another one is refused. weight_decay and momentum below 0: none. */
     double beta1, beta2, eps, weight_decay, momentum;

@@ -128,10 +128,10 @@ void cli_print_manual(FILE *out);
 /* How documents are packed into the sequences that a command reads. */
 #define CLI_PACK(at)                                                                                                     \
     CLI_CHOICE(                                                                                                          \
-        "pack", "NAME", "auto|join|best|stream", "auto", at,                                                             \
+        "pack", "NAME", "auto|join|best|stream|pairs", "auto", at,                                                             \
         "how documents come into sequences: joined, so that they see each other; or apart, each at "                     \
-        "positions from 0, by best fit or in their order. Pieces of one that is split, too, begin at 0. auto: best for " \
-        "conversations and completions, so that none lacks its beginning, else join")
+        "positions from 0, by best fit or in their order. Pieces of one that is split, too, begin at 0. auto: pairs for " \
+        "answers that are compared, best for conversations and completions, so that none lacks its beginning, else join")
 
 /* --- options that commands share (options.c) ---------------------------------------------------------------------- */
 

@@ -40,7 +40,7 @@ static const ls_option options[] = {
     CLI_INT("steps", "N", NULL, 1, CLI_ANY, INSPECT(steps), "inspect --order: how many steps to show; 1 when left out"),
     CLI_INT("from", "N", NULL, 0, 0x1p40, INSPECT(from), "inspect --order: how many steps to skip first"),
     CLI_INT("seed", "N", NULL, 0, CLI_ANY, offsetof(data_flags, seed), "inspect --order: as of train"),
-    CLI_CHOICE("pack", "NAME", "auto|join|best|stream", NULL, INSPECT(pack),
+    CLI_CHOICE("pack", "NAME", "auto|join|best|stream|pairs", NULL, INSPECT(pack),
                "inspect --order: as of train; auto when left out"),
 };
 #undef BUILD

@@ -61,6 +61,12 @@ static const ls_option options[] = {
         "decay, 'PATTERN:frozen' not at all, 'PATTERN:frozen=bf16|f32' neither, and kept in that type, "
         "'PATTERN:optimizer=adamw' not with muon. If several groups match a name, the last one counts"),
     CLI_LORA(offsetof(train_flags, common.adapter.lora)),
+    CLI_CHOICE(
+        "loss", "NAME", "sft|dpo|ipo|hinge|simpo|orpo", "sft", AT(loss),
+        "what is minimised: the loss of tokens, or one that compares pairs of answers (--records preference); for dpo, ipo and hinge the "
+        "model at the start is the reference"),
+    CLI_FLOAT("loss-beta", "X", "0.1", 1e-9, 1e6, AT(loss_beta), "beta of a loss that compares answers"),
+    CLI_FLOAT("loss-gamma", "X", "0.5", 0, 1e6, AT(loss_gamma), "of simpo: the margin, beta times as large as in its mean log-probabilities"),
     CLI_FLOAT("clip", "X", "1", 0, CLI_ANY, AT(clip), "largest norm of the gradient; 0: no clipping"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of weights and of the order of the data"),
@@ -114,7 +120,7 @@ static void forget_defaults(train_flags *flags) {
 /* A zero that was given for one of these becomes -1, since zero means that an option was not given. */
 static const size_t zeros[] = {
     AT(seed),         AT(warmup),   AT(keep),   AT(eval_sequences), AT(clip),
-    AT(weight_decay), AT(momentum), AT(min_lr), AT(max_seconds),
+    AT(weight_decay), AT(momentum), AT(min_lr), AT(max_seconds), AT(loss_gamma),
 };
 
 static void mark_zeros(train_flags *flags) {

@@ -2,6 +2,7 @@
 #include "data/data.h"
 #include "data/left_out_impl.h"
 #include "data/pack_impl.h"
+#include "data/records_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -111,10 +112,30 @@ static ls_status limit_documents(const ls_data_options *options, ls_data *data) 
     return ls_ok();
 }
 
+/* Of pairs, which are in a sequence whole or not at all. */
+static void count_documents(ls_data *data) {
+    data->counts.documents = data->corpus.documents;
+    data->counts.tokens = data->corpus.tokens;
+    data->counts.learnt = ls_corpus_learnt(&data->corpus);
+}
+
+/* Whether the documents are pairs of answers. Shards hold none. */
+static ls_status find_compares(const ls_data_options *options, bool *out) {
+    const ls_record_kind *kind;
+    LS_TRY(ls_record_kind_find(options->form.records != NULL ? options->form.records : "text", &kind));
+    *out = kind->compares && !ls_is_shards(options->paths[0]);
+    return ls_ok();
+}
+
 static ls_status open_corpus(const ls_data_options *options, ls_data *data) {
     LS_TRY(ls_is_shards(options->paths[0]) ? open_shards(options, data) : open_texts(options, data));
-    LS_TRY(ls_packer_find(options->pack, is_partly_learnt(&data->corpus), &data->packer));
-    LS_TRY(limit_documents(options, data));
+    bool compares;
+    LS_TRY(find_compares(options, &compares));
+    LS_TRY(ls_packer_find(options->pack, is_partly_learnt(&data->corpus), compares, &data->packer));
+    if (data->packer->pairs)
+        count_documents(data);
+    else
+        LS_TRY(limit_documents(options, data));
     LS_TRY(data->packer->create(&data->corpus, options->sequence, &data->packed));
     LS_TRY(check_sequences(options, data));
     ls_data_summary *s = &data->summary;
@@ -161,6 +182,7 @@ void ls_data_close(ls_data *data) {
 const ls_data_summary *ls_data_summarise(const ls_data *data) { return &data->summary; }
 const char *ls_data_pack(const ls_data *data) { return data->packer->name; }
 bool ls_data_apart(const ls_data *data) { return data->packer->apart; }
+bool ls_data_pairs(const ls_data *data) { return data->packer->pairs; }
 
 void ls_data_log_packing(const ls_data *data) {
     const ls_data_summary *d = &data->summary;
@@ -197,6 +219,9 @@ void ls_data_log_left_out(const ls_data *data) {
              ls_too_long_name(data->corpus.too_long));
     ls_left_out_log(&data->counts, "documents that were too long when the shards were built (--longest)");
     ls_left_out_log(&data->longer, longer);
+    if (data->packed.left_out > 0)
+        ls_log("  %12lld  documents in pairs that are longer than a sequence of %lld: left out",
+               (long long)data->packed.left_out, (long long)data->S);
     if (!is_partly_learnt(&data->corpus)) return;
     const ls_status status = count_idle(data, &idle);
     if (status.code != LS_OK)
@@ -436,6 +461,15 @@ ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data_piece *out,
     reading_end(&r);
     if (status.code == LS_OK) *pieces = n;
     return status;
+}
+
+ls_status ls_data_wanted(const ls_data *data, int64_t document, bool *out) {
+    const ls_document found = ls_corpus_nth(&data->corpus, document);
+    int32_t id;
+    uint8_t marked;
+    LS_TRY(ls_corpus_read(&data->corpus, found.start, 1, &id, &marked, NULL));
+    *out = marked;
+    return ls_ok();
 }
 
 /* ---- what identifies data ---- */

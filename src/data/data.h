@@ -17,6 +17,7 @@
  *           shorter documents are put into sequences by best-fit-decreasing, uncut. The last token of a document is a
  *           label only. Unused places hold the end of document and have ignored labels.
  *   stream  Documents apart, in the order of the files, cut where a sequence is full.
+ *   pairs   Documents apart, those of a pair of answers whole and in one sequence, in the order of the files.
  *   auto    best where some tokens are learnt and others not (conversations, completions), else join.
  *
  * Of a document of more than S + 1 tokens only the beginning may be packed, or nothing (--too-long).
@@ -86,6 +87,8 @@ void ls_data_close(ls_data *data); /* NULL is allowed */
 const ls_data_summary *ls_data_summarise(const ls_data *data);
 /* Whether the documents of a sequence do not see each other; then ls_sample.ends says where they end. */
 bool ls_data_apart(const ls_data *data);
+/* Whether each sequence holds pairs of answers, whole: documents 2n, which is wanted, and 2n + 1. */
+bool ls_data_pairs(const ls_data *data);
 /* The name of the packer. */
 const char *ls_data_pack(const ls_data *data);
 /* Logs a row for each reason for which something is left out or not learnt, and one for sequences without a label. */
@@ -165,6 +168,9 @@ typedef struct ls_data_piece {
 } ls_data_piece;
 /* Writes the pieces of a sequence to out[S + 1], and their number to *pieces. */
 LS_MUST_USE ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data_piece *out, int64_t *pieces);
+
+/* Of an answer to a prompt, which is a document of records that compare: whether it is the one that is wanted. */
+LS_MUST_USE ls_status ls_data_wanted(const ls_data *data, int64_t document, bool *out);
 
 /*
  * Identifies what a step is trained on: the sum, modulo 2^64, over its inputs, of a hash of the input's place in the

@@ -199,6 +199,21 @@ static ls_status hold(reader *r, const ls_text_record *record, const ls_encoded 
     return record->last ? end_held(r, encoded->begun, encoded->end_learnt, next) : ls_ok();
 }
 
+/* An answer: whether it is wanted is marked in front, at a token that is no label. */
+static ls_status add_answer(reader *r, const ls_encoded *encoded, int64_t first, int64_t past, ls_place next) {
+    const ls_frame *frame = &r->reading->form->frame;
+    const uint8_t wanted = first == 0, not_learnt[LS_FRAME_MOST] = {0};
+    const int n = before(r, encoded->begun);
+    LS_TRY(r->sink->begin(r->sink->context, false, false));
+    r->in_document = true;
+    r->tokens = 0;
+    LS_TRY(append(r, n > 0 ? frame->begin : encoded->ids + first, &wanted, 1));
+    if (n > 1) LS_TRY(append(r, frame->begin + 1, not_learnt, n - 1));
+    const int64_t from = n > 0 ? first : first + 1;
+    LS_TRY(append(r, encoded->ids + from, encoded->learnt + from, past - from));
+    return end_document(r, encoded->end_learnt, next);
+}
+
 static ls_status add_record(reader *r, const ls_text_record *record, const ls_encoded *encoded, ls_place next) {
     const ls_document_reading *of = r->reading;
     const bool holds = of->longest > 0 && of->form->too_long != LS_TOO_LONG_SPLIT;
@@ -213,6 +228,10 @@ static ls_status add_record(reader *r, const ls_text_record *record, const ls_en
         return ls_ok();
     }
     ls_left_out_add(&r->counts->left_out, &encoded->left_out);
+    if (encoded->first_answer > 0) {
+        LS_TRY(add_answer(r, encoded, 0, encoded->first_answer, next));
+        return add_answer(r, encoded, encoded->first_answer, encoded->n, next);
+    }
     if (holds) return hold(r, record, encoded, next);
     if (!r->in_document) LS_TRY(begin_document(r, encoded->begun, encoded->learnt == NULL));
     LS_TRY(append(r, encoded->ids, encoded->learnt, encoded->n));

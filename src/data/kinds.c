@@ -1,6 +1,7 @@
 /* The kinds of records of JSON, one row each, and how the tokens of a record are found. */
 #include "data/chat_impl.h"
 #include "data/forms_impl.h"
+#include "data/preference_impl.h"
 #include "data/records_impl.h"
 #include "tensor/tensor.h"
 
@@ -27,14 +28,6 @@ static ls_status check_members(const ls_record_kind *kind, ls_json_value record)
 }
 
 /* ---- texts ---- */
-
-/* Removes an end of document at the end of the text, because the frame adds one. */
-static void remove_end(const ls_tokenizer *tokenizer, size_t start, ls_learnt_tokens *out) {
-    const size_t n = out->tokens.count;
-    if (n == start || out->tokens.id[n - 1] != ls_tokenizer_end_of_document(tokenizer)) return;
-    out->end_learnt = out->learnt[n - 1];
-    out->tokens.count--;
-}
 
 /* field "meta.text" is the member of that name, or the member "text" of the object "meta". */
 static ls_status find_text(ls_json_value object, const char *field, ls_json_value *out) {
@@ -73,38 +66,6 @@ static ls_status append_field(ls_json_value object, const char *field, bool lear
     size_t bytes;
     LS_TRY(ls_json_as_bytes(ls_json_field(object, field), &text, &bytes));
     return ls_marked_append(marked, text, bytes, learnt);
-}
-
-/* Removes a begin token that the template wrote, if the user asked for another one. */
-static void remove_begin(const ls_chat *chat, size_t start, ls_learnt_tokens *out) {
-    static const char *const names[] = {"<|begin_of_text|>", "<bos>", "<s>"};
-    ls_token_list *list = &out->tokens;
-    const ls_token_frame frame = ls_tokenizer_frame(chat->tokenizer);
-    if (!chat->removes_begin || list->count == start) return;
-    bool begins = frame.n_before > 0 && frame.before[0] == list->id[start];
-    begins |= chat->token[0] != NULL && ls_tokenizer_find(chat->tokenizer, chat->token[0]) == list->id[start];
-    for (size_t i = 0; i < LS_COUNT(names); i++)
-        begins |= ls_tokenizer_find(chat->tokenizer, names[i]) == list->id[start];
-    if (!begins) return;
-    list->count--;
-    memmove(list->id + start, list->id + start + 1, (list->count - start) * sizeof *list->id);
-    memmove(out->learnt + start, out->learnt + start + 1, list->count - start);
-}
-
-ls_status ls_encode_messages(const ls_encode_options *o, ls_json_value object, ls_learnt_tokens *out) {
-    const size_t start = out->tokens.count;
-    ls_marked_text marked = {0};
-    const ls_plain_text plain = {0};
-    if (o->chat->jinja == NULL) return ls_error_in(o->chat->missing, "messages need a chat template");
-    ls_status status = ls_chat_render(o->chat, object, &marked, &out->left_out, &out->unread);
-    if (status.code == LS_OK) status = ls_marked_encode(o->tokenizer, &marked, &plain, out);
-    ls_marked_free(&marked);
-    out->end_learnt = false;
-    out->begun = !o->chat->removes_begin;
-    if (status.code != LS_OK) return status;
-    remove_begin(o->chat, start, out);
-    remove_end(o->tokenizer, start, out);
-    return status;
 }
 
 /* read: the members that the rewriting reads, besides those that a record with messages may have. */
@@ -163,7 +124,7 @@ static ls_status end_own(const ls_encode_options *o, size_t start, ls_json_value
         return ls_json_error(learnt, "something that is learnt");
     out->begun = !o->chat->removes_begin;
     out->end_learnt = false;
-    remove_end(o->tokenizer, start, out);
+    ls_learnt_remove_end(o->tokenizer, start, out);
     return ls_ok();
 }
 
@@ -256,23 +217,92 @@ static ls_status encode_ids(const ls_encode_options *o, ls_json_value record, ls
     return end_own(o, start, lists[LABELS].json != NULL ? lists[LABELS] : ids, out);
 }
 
+/* ---- two answers ---- */
+
+static ls_status append_answer(const ls_learnt_tokens *answer, ls_learnt_tokens *out) {
+    for (size_t i = 0; i < answer->tokens.count; i++)
+        LS_TRY(ls_learnt_append_id(answer->tokens.id[i], answer->learnt[i], out));
+    out->begun = answer->begun;
+    out->end_learnt = answer->end_learnt;
+    return ls_ok();
+}
+
+static ls_status encode_preference(const ls_encode_options *o, ls_json_value record, ls_learnt_tokens *out) {
+    ls_preference pair = {0};
+    LS_TRY(ls_preference_read(o, record, &pair));
+    ls_status status = ls_ok();
+    for (int i = 0; i < pair.n && status.code == LS_OK; i++) {
+        status = append_answer(&pair.answer[i].all, out);
+        if (i == 0) out->first_answer = (int64_t)pair.answer[0].all.tokens.count;
+        ls_left_out_add(&out->left_out, &pair.answer[i].all.left_out);
+    }
+    ls_preference_free(&pair);
+    LS_TRY(status);
+    ls_unread_find(&out->unread, record, (const char *const[]){"prompt", "chosen", "rejected", NULL});
+    return ls_ok();
+}
+
 /* ---- the table ---- */
 
-#define COMPARED "a loss that compares answers is needed, and train has none"
+#define JUDGED "a loss that judges single answers is needed, and train has none"
 #define ANSWERED "answers are needed, and none are generated while a model is trained"
 #define STEPWISE "a loss that judges steps is needed, and train has none"
 static const ls_record_kind kinds[] = {
-    {"text", {"text"}, "texts", false, LS_CHAT_NONE, encode_text, NULL},
-    {"completion", {"prompt", "completion"}, "prompts and completions", true, LS_CHAT_SOME, encode_completion, NULL},
-    {"messages", {"messages"}, "conversations", true, LS_CHAT_ALL, ls_encode_messages, NULL},
-    {"sharegpt", {"conversations"}, "conversations (from, value)", true, LS_CHAT_ALL, encode_sharegpt, NULL},
-    {"alpaca", {"instruction", "output"}, "instructions and outputs", true, LS_CHAT_ALL, encode_alpaca, NULL},
-    {"segments", {"segments"}, "segments (text, label)", true, LS_CHAT_NONE, encode_segments, NULL},
-    {"ids", {"input_ids"}, "ids of tokens", true, LS_CHAT_NONE, encode_ids, NULL},
-    {"preference", {"chosen", "rejected"}, "a chosen and a rejected answer", true, LS_CHAT_SOME, NULL, COMPARED},
-    {"label", {"prompt", "completion", "label"}, "an answer that is wanted or not", true, LS_CHAT_SOME, NULL, COMPARED},
-    {"stepwise", {"prompt", "completions", "labels"}, "steps with labels", true, LS_CHAT_NONE, NULL, STEPWISE},
-    {"prompt", {"prompt"}, "prompts without an answer", true, LS_CHAT_SOME, NULL, ANSWERED},
+    {.name = "text", .members = {"text"}, .summary = "texts", .encode = encode_text},
+    {.name = "completion",
+     .members = {"prompt", "completion"},
+     .summary = "prompts and completions",
+     .learnt = true,
+     .chat = LS_CHAT_SOME,
+     .encode = encode_completion},
+    {.name = "messages",
+     .members = {"messages"},
+     .summary = "conversations",
+     .learnt = true,
+     .chat = LS_CHAT_ALL,
+     .encode = ls_encode_messages},
+    {.name = "sharegpt",
+     .members = {"conversations"},
+     .summary = "conversations (from, value)",
+     .learnt = true,
+     .chat = LS_CHAT_ALL,
+     .encode = encode_sharegpt},
+    {.name = "alpaca",
+     .members = {"instruction", "output"},
+     .summary = "instructions and outputs",
+     .learnt = true,
+     .chat = LS_CHAT_ALL,
+     .encode = encode_alpaca},
+    {.name = "segments",
+     .members = {"segments"},
+     .summary = "segments (text, label)",
+     .learnt = true,
+     .encode = encode_segments},
+    {.name = "ids", .members = {"input_ids"}, .summary = "ids of tokens", .learnt = true, .encode = encode_ids},
+    {.name = "preference",
+     .members = {"chosen", "rejected"},
+     .summary = "a chosen and a rejected answer",
+     .learnt = true,
+     .compares = true,
+     .chat = LS_CHAT_SOME,
+     .encode = encode_preference},
+    {.name = "label",
+     .members = {"prompt", "completion", "label"},
+     .summary = "an answer that is wanted or not",
+     .learnt = true,
+     .chat = LS_CHAT_SOME,
+     .refused = JUDGED},
+    {.name = "stepwise",
+     .members = {"prompt", "completions", "labels"},
+     .summary = "steps with labels",
+     .learnt = true,
+     .refused = STEPWISE},
+    {.name = "prompt",
+     .members = {"prompt"},
+     .summary = "prompts without an answer",
+     .learnt = true,
+     .chat = LS_CHAT_SOME,
+     .refused = ANSWERED},
 };
 
 /* How many members a kind has, if the record has them all; else 0. */

@@ -35,3 +35,10 @@ ls_status ls_learnt_append_id(int32_t id, bool learnt, ls_learnt_tokens *out) {
     list->id[list->count++] = id;
     return set_learnt(out, list->count - 1, list->count, learnt);
 }
+
+void ls_learnt_remove_end(const ls_tokenizer *tokenizer, size_t start, ls_learnt_tokens *out) {
+    const size_t n = out->tokens.count;
+    if (n == start || out->tokens.id[n - 1] != ls_tokenizer_end_of_document(tokenizer)) return;
+    out->end_learnt = out->learnt[n - 1];
+    out->tokens.count--;
+}

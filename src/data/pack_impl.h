@@ -16,6 +16,7 @@ typedef struct ls_packed {
     int64_t sequences; /* per epoch */
     int64_t whole;     /* number of those that lie inside one document */
     int64_t padding;   /* places of all sequences that hold no document */
+    int64_t left_out;  /* documents that no sequence has room for */
     void *state;       /* of the packer */
 } ls_packed;
 
@@ -27,18 +28,20 @@ typedef struct ls_packer {
      * begins at position 0, and together they may be fewer than S inputs.
      */
     bool apart;
+    bool pairs; /* documents 2n and 2n + 1 are in one sequence, whole */
     LS_MUST_USE ls_status (*create)(const ls_corpus *corpus, int64_t S, ls_packed *out);
     /* Writes the passages of sequence i in their order to out[S + 1]. Returns their number. */
     int64_t (*passages)(const ls_packed *packed, const ls_corpus *corpus, int64_t S, int64_t i, ls_passage *out);
     void (*destroy)(void *state);
 } ls_packer;
 
-extern const ls_packer ls_packer_join, ls_packer_best, ls_packer_stream;
+extern const ls_packer ls_packer_join, ls_packer_best, ls_packer_stream, ls_packer_pairs;
 /*
- * NULL or "auto": best where some tokens are learnt and others not (learnt), so that no part of a document stands
- * without its beginning; else join. LS_USAGE lists the known names.
+ * NULL or "auto": pairs of documents that are pairs of answers (compares); else best where some tokens are learnt and
+ * others not (learnt), so that no part of a document stands without its beginning; else join. LS_USAGE lists the known
+ * names, or says that documents are no pairs.
  */
-LS_MUST_USE ls_status ls_packer_find(const char *name, bool learnt, const ls_packer **out);
+LS_MUST_USE ls_status ls_packer_find(const char *name, bool learnt, bool compares, const ls_packer **out);
 
 /* ---- tally: counts something over the documents of a corpus, and finds its n-th element ---- */
 

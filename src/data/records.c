@@ -22,6 +22,7 @@ typedef struct token_range {
     size_t start, n; /* in the list of its run */
     ls_left_out left_out;
     int run;
+    int64_t first_answer;
     bool bad, begun, end_learnt;
 } token_range;
 
@@ -81,6 +82,7 @@ static ls_status encode(const ls_record_encoder *e, const ls_text_record *record
     const bool json = input->kind != LS_INPUT_TEXT;
     out->begun = false;
     out->end_learnt = true;
+    out->first_answer = 0;
     out->left_out = (ls_left_out){0};
     if (record->bad != NULL && json && !record->rest)
         return ls_error(LS_INVALID, "%s:%lld: %s", input->path, (long long)record->at.line, record->bad);
@@ -149,6 +151,7 @@ static void encode_run(void *context, int i, int thread) {
                                      .n = r->out.tokens.count - start,
                                      .left_out = r->out.left_out,
                                      .run = i,
+                                     .first_answer = r->out.first_answer,
                                      .bad = bad,
                                      .begun = r->out.begun,
                                      .end_learnt = r->out.end_learnt};
@@ -218,6 +221,7 @@ ls_encoded ls_records_result(const ls_record_encoder *e, size_t i) {
                         .n = (int64_t)p->n,
                         .begun = p->begun,
                         .end_learnt = p->end_learnt,
+                        .first_answer = p->first_answer,
                         .left_out = p->left_out,
                         .bad = p->bad};
 }

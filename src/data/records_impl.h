@@ -15,8 +15,10 @@ typedef struct ls_learnt_tokens {
     ls_token_list tokens;
     uint8_t *learnt; /* [learnt_capacity] a byte for each token; NULL: all are learnt */
     size_t learnt_capacity;
-    bool begun;           /* the current record begins by itself: without the frame */
-    bool end_learnt;      /* whether the end of document, which is not among the tokens, is learnt */
+    bool begun;      /* the current record begins by itself: without the frame */
+    bool end_learnt; /* whether the end of document, which is not among the tokens, is learnt */
+    int64_t
+        first_answer; /* tokens of the current record's first document, where it has two: a wanted answer and another */
     ls_left_out left_out; /* of the current record */
     ls_unread unread;     /* of all records so far */
 } ls_learnt_tokens;
@@ -25,6 +27,8 @@ typedef struct ls_learnt_tokens {
 LS_MUST_USE ls_status ls_learnt_append(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                                        const ls_plain_text *plain, bool learnt, ls_learnt_tokens *out);
 LS_MUST_USE ls_status ls_learnt_append_id(int32_t id, bool learnt, ls_learnt_tokens *out);
+/* Removes an end of document at the end of what begins at `start`, because the frame adds one. */
+void ls_learnt_remove_end(const ls_tokenizer *tokenizer, size_t start, ls_learnt_tokens *out);
 
 typedef struct ls_encode_options {
     const ls_tokenizer *tokenizer;
@@ -44,6 +48,7 @@ typedef struct ls_record_kind {
     const char *members[LS_KIND_MEMBERS]; /* those that each of its records has; NULL after the last */
     const char *summary;                  /* what its records are */
     bool learnt;                          /* gives a byte for each token */
+    bool compares;                        /* two documents of each record: a wanted answer and another (preference.c) */
     ls_chat_use chat;
     /* Appends the tokens of a value. LS_INVALID names the file and line of a value of another form. */
     ls_status (*encode)(const ls_encode_options *options, ls_json_value value, ls_learnt_tokens *out);
@@ -72,6 +77,7 @@ typedef struct ls_encoded {
     const uint8_t *learnt; /* NULL: all are learnt */
     int64_t n;
     bool begun, end_learnt;
+    int64_t first_answer; /* as in ls_learnt_tokens; 0: the record is one document */
     ls_left_out left_out;
     bool bad; /* the record cannot be encoded; ls_records_explain says why */
 } ls_encoded;

@@ -263,7 +263,10 @@ ls_status ls_layers_build(const ls_model *model, ls_graph *g, const ls_model_len
     lm.positions = ls_input_like(g, "positions", lm.tokens);
     lm.logits = model->architecture->build(&config, g, lm.tokens, lm.positions);
     lm.token_loss = ls_named(g, ls_cross_entropy(g, lm.logits, lm.labels), "token_loss");
-    lm.loss = ls_named(g, ls_sum(g, lm.token_loss), "loss");
+    ls_tensor terms = lm.token_loss;
+    if (model->weighted)
+        terms = ls_mul(g, terms, ls_input_typed(g, LS_MODEL_WEIGHTS, ls_dtype_accumulator(g->dtype), lm.tokens));
+    lm.loss = ls_named(g, ls_sum(g, terms), "loss");
     *out = lm;
     return ls_graph_status(g);
 }

@@ -328,6 +328,14 @@ static ls_status adapt(ls_model *model, const ls_adapter *adapter) {
     return ls_adapter_text(adapter, base != NULL ? base : ls_model_folder(model), &model->adapter_text);
 }
 
+ls_status ls_model_weigh(ls_model *model) {
+    if (model->architecture == NULL)
+        return ls_error(LS_UNSUPPORTED, "%s: the loss is part of its nodes; expected a config.json for another loss",
+                        ls_model_folder(model));
+    model->weighted = true;
+    return ls_ok();
+}
+
 ls_status ls_model_adapt(ls_model *model, const ls_adapter_choice *choice) {
     ls_adapter *adapter = NULL;
     if (choice->folder == NULL && choice->lora == NULL) return ls_ok();

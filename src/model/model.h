@@ -93,6 +93,12 @@ LS_MUST_USE ls_status ls_model_open_text(const char *name, const char *text, ls_
  * of both, of which its own must be trained. LS_USAGE: it has an adapter already.
  */
 LS_MUST_USE ls_status ls_model_adapt(ls_model *model, const ls_adapter_choice *choice);
+/*
+ * From now on the model is built with another loss: the sum over all tokens of the token's loss, times its weight in the
+ * input LS_MODEL_WEIGHTS, G[B,S]. LS_UNSUPPORTED: the model is a graph.json, whose loss is part of its nodes.
+ */
+#define LS_MODEL_WEIGHTS "weights"
+LS_MUST_USE ls_status ls_model_weigh(ls_model *model);
 /* One line about the adapter; false: there is none. */
 bool ls_model_print_adapter(const ls_model *model, char *out, size_t room);
 /*

@@ -220,6 +220,7 @@ struct ls_model {
     ls_model_sizes sizes;
     ls_model_inputs inputs;
     int64_t parameters;
+    bool weighted; /* ls_model_weigh */
     char *folder; /* NULL: the model was opened from a text */
     char *text;   /* of its file, with changes */
     /* Of a config.json: */

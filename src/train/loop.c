@@ -17,6 +17,7 @@ typedef struct loop {
     const ls_training *t;
     const ls_rank *rank;
     ls_trainer *trainer;
+    ls_comparing *comparing; /* NULL: the loss compares no answers */
     ls_sequences train;
     ls_progress progress;
     double charted, printed; /* when the chart was last drawn, and progress last shown (ls_seconds) */
@@ -71,11 +72,13 @@ static ls_status not_finite_error(loop *l, int64_t step, const ls_step_report *r
 }
 
 /* Evaluated sequences are spread over the text, because packers put the longest documents first. */
-static ls_status evaluate_set(const loop *l, const ls_data *data, double *loss) {
+static ls_status evaluate_set(const loop *l, int set, double *loss) {
     const ls_training *t = l->t;
+    const ls_data *data = t->eval_sets.data[set];
     const int64_t n = ls_settings_evaluated(t, data);
     const ls_text_sequences text = {data, n, ls_model_takes(t->model).marks, t->options.seq};
     const ls_sequences from = ls_text_sequences_of(&text);
+    if (l->comparing != NULL) return ls_comparing_evaluate(l->comparing, set, n, loss);
     return ls_rank_evaluate(l->rank, &(ls_evaluation){.from = &from, .n = n, .mean = ls_model_takes(t->model).mean},
                             loss);
 }
@@ -87,7 +90,7 @@ static ls_status evaluate(loop *l, int64_t step, ls_evaluated *out, bool *stoppe
     for (int i = 0; i < LS_MOST_EVAL_SETS; i++) out->loss[i] = NAN;
     if (sets->n == 0 || (step % o->eval_every != 0 && step != o->steps)) return ls_ok();
     ls_status status = ls_ok();
-    for (int i = 0; i < sets->n && status.code == LS_OK; i++) status = evaluate_set(l, sets->data[i], &out->loss[i]);
+    for (int i = 0; i < sets->n && status.code == LS_OK; i++) status = evaluate_set(l, i, &out->loss[i]);
     *stopped = status.code == LS_INTERRUPTED;
     if (*stopped && l->rank->rank == 0) ls_log("step %lld: %s", (long long)step, status.text);
     return *stopped ? ls_ok() : status;
@@ -229,6 +232,7 @@ static ls_status run_loop(loop *l) {
     l->start_up.huge = ls_executor_huge(l->rank->executor);
     l->start_up.recorded = ls_executor_recorded(l->rank->executor);
     LS_TRY(set_weights(l));
+    if (l->comparing != NULL) LS_TRY(ls_comparing_begin(l->comparing));
     LS_TRY(start_trace(l));
     LS_TRY(ls_saves_begin(&l->saves));
     l->progress = ls_progress_start("training", o->steps);
@@ -277,6 +281,11 @@ ls_train_outcome ls_train_nothing_yet(const ls_training *t) {
         .steps = t->start.step, .eval_loss = NAN, .best_step = t->best_step, .best_loss = t->best_loss};
 }
 
+static ls_status compare_answers(loop *l) {
+    LS_TRY(ls_comparing_create(l->t, l->rank, &l->comparing));
+    return ls_trainer_weigh(l->trainer, &(ls_weighing){ls_comparing_weigh, l->comparing});
+}
+
 ls_status ls_train_rank(ls_rank *rank, const void *training, void *outcome) {
     const ls_training *t = training;
     const int64_t S = t->options.seq;
@@ -290,8 +299,10 @@ ls_status ls_train_rank(ls_rank *rank, const void *training, void *outcome) {
     *l.outcome = ls_train_nothing_yet(t);
     ls_status status = ls_trainer_create(rank, t->options.batch / t->options.accumulate, t->options.accumulate, S,
                                          ls_model_takes(t->model).mean, &l.trainer);
+    if (status.code == LS_OK && t->compares != NULL) status = compare_answers(&l);
     status = ls_comm_agree(rank->comm, status);
     if (status.code == LS_OK) status = run_loop(&l);
+    ls_comparing_destroy(l.comparing);
     ls_trainer_destroy(l.trainer);
     if (l.lock != t->lock) ls_lock_release(l.lock);
     return status;

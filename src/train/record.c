@@ -91,6 +91,14 @@ static void put_mixture(const ls_training *t, int64_t step, ls_json_writer *w) {
     }
 }
 
+static void put_answers(const ls_answers_figures *a, ls_json_writer *w) {
+    ls_json_put_int(w, "pairs", a->pairs);
+    ls_json_put_double(w, "reward_chosen", a->reward[0]);
+    ls_json_put_double(w, "reward_rejected", a->reward[1]);
+    ls_json_put_double(w, "reward_margin", a->reward[0] - a->reward[1]);
+    ls_json_put_double(w, "reward_accuracy", a->right);
+}
+
 ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls_step_report *report,
                          const ls_evaluated *evaluated, const ls_start_up *start_up) {
     LS_PATH path = NULL;
@@ -108,6 +116,7 @@ ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls
     ls_json_put_int(w, "peak_bytes", report->peak_bytes);
     ls_json_put_int(w, "read_bytes", report->read_bytes);
     ls_json_put_hex(w, "data_hash", report->data_hash);
+    if (report->answers.pairs > 0) put_answers(&report->answers, w);
     if (isfinite(evaluated->loss[0])) ls_json_put_double(w, "eval_loss", evaluated->loss[0]);
     for (int i = 0; i < t->eval_sets.n && t->eval_sets.n > 1; i++) {
         char name[100];

@@ -102,6 +102,8 @@ static ls_status open_model(ls_training *t) {
     LS_TRY(ls_model_open_changed(t->options.model, &t->options.rope, &t->model));
     LS_TRY(adapt_model(t));
     LS_TRY(ls_model_check_fed(t->model));
+    LS_TRY(ls_answer_loss_find(t->options.loss, &t->compares));
+    if (t->compares != NULL) LS_TRY(ls_model_weigh(t->model));
     LS_TRY(lengthen_model(t));
     LS_TRY(ls_tokenizer_open_model(ls_model_folder(t->model), &t->tokenizer));
     const ls_model_sizes sizes = ls_model_describe(t->model);
@@ -127,6 +129,17 @@ static void log_set(const ls_training *t, const ls_mixed_set *set) {
     ls_data_log_packing(set->data);
 }
 
+/* Whether a set is of pairs of answers, as the loss wants it. */
+static ls_status check_pairs(const ls_training *t, const char *flag, const ls_data *data) {
+    if (ls_data_pairs(data) == (t->compares != NULL)) return ls_ok();
+    if (t->compares == NULL)
+        return ls_error(LS_USAGE,
+                        "%s: pairs of answers, and --loss %s learns tokens; expected a loss that compares, as dpo",
+                        flag, t->options.loss);
+    return ls_error(LS_USAGE, "%s: --loss %s compares answers; expected --records preference, packed as pairs", flag,
+                    t->compares->name);
+}
+
 static ls_status open_text(ls_training *t) {
     const ls_train_options *o = &t->options;
     ls_launched launched;
@@ -145,6 +158,7 @@ static ls_status open_text(ls_training *t) {
                                   .processes = launched.ranks};
     LS_TRY(ls_mixture_open(&text, &t->mixture));
     t->data = t->mixture.set[0].data;
+    for (int i = 0; i < t->mixture.n; i++) LS_TRY(check_pairs(t, "--data", t->mixture.set[i].data));
     if (ls_data_apart(t->data)) LS_TRY(ls_model_check_apart(t->model, o->seq));
     for (int i = 0; i < t->mixture.n; i++)
         t->unigram +=
@@ -153,6 +167,7 @@ static ls_status open_text(ls_training *t) {
     for (int i = 0; i < t->mixture.n; i++) log_set(t, &t->mixture.set[i]);
     LS_TRY(ls_eval_sets_open(o->eval_data, &text, t->model, &t->eval_sets));
     t->eval_data = t->eval_sets.data[0];
+    for (int i = 0; i < t->eval_sets.n; i++) LS_TRY(check_pairs(t, "--eval-data", t->eval_sets.data[i]));
     return ls_ok();
 }
 
@@ -204,9 +219,12 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     LS_TRY(ls_groups_apply(&groups, t->model, optimizer, *graph, &own));
     LS_TRY(ls_graph_differentiate_loss(*graph, lm.loss));
     const bool typical = seq == o->seq; /* t->typical is cut for the length of the options */
+    const bool evaluates = t->eval_data != NULL || t->compares != NULL;
     *job = (ls_job){.graph = *graph,
-                    .programs = ls_training_programs(*graph, t->eval_data != NULL ? lm.forward_nodes : 0,
-                                                     LS_UPDATE_APPLY, (int)o->accumulate - 1),
+                    .programs = ls_training_programs(*graph, evaluates ? lm.forward_nodes : 0, LS_UPDATE_APPLY,
+                                                     (int)o->accumulate - 1),
+                    .fetch = ls_arena_copy((*graph)->arena, &lm.token_loss, sizeof lm.token_loss),
+                    .n_fetch = t->compares != NULL,
                     .documents = t->typical.terms,
                     .n_documents = typical ? t->typical.n : 0,
                     .optimizer = optimizer,

@@ -23,6 +23,27 @@ LS_MUST_USE ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch
                                         ls_mean mean, ls_trainer **out);
 void ls_trainer_destroy(ls_trainer *trainer); /* NULL is allowed */
 
+/* What is said of the pairs of answers of a step, where the loss compares answers: means over the pairs. */
+typedef struct ls_answers_figures {
+    int64_t pairs; /* 0: the loss compares none */
+    double loss;
+    double reward[2]; /* of the wanted answer, and of the other one */
+    double right;     /* share of the pairs whose wanted answer has the larger reward */
+} ls_answers_figures;
+
+/*
+ * A loss that is known only when all tokens of a step have theirs. losses f32[n,S], on rank 0: of the sequences of the
+ * step, of which the first is number `first`. Sets weights f32[n,S] on every rank: those of the tokens' losses in the
+ * sum that is minimised. Collective.
+ */
+typedef struct ls_weighing {
+    ls_status (*weigh)(void *context, int64_t first, int64_t n, const float *losses, float *weights,
+                       ls_answers_figures *out);
+    void *context;
+} ls_weighing;
+/* From now on steps run all micro-batches forward first. The graph has an input LS_MODEL_WEIGHTS (ls_model_weigh). */
+LS_MUST_USE ls_status ls_trainer_weigh(ls_trainer *trainer, const ls_weighing *weighing);
+
 typedef struct ls_step_hyper {
     /* clip: largest norm of the gradient, 0: no clipping; the betas are those of the job */
     double lr, clip, beta1, beta2;
@@ -47,7 +68,8 @@ typedef struct ls_step_report {
     uint64_t data_hash;                /* ls_data_hash of the step; 0 without valid tokens */
     double wait_seconds, copy_seconds; /* the maximum over ranks */
     int64_t peak_bytes;                /* largest resident memory so far, the maximum over ranks (ls_resident_bytes) */
-    int64_t read_bytes;                /* of files, read for the step's sequences: the maximum over ranks */
+    ls_answers_figures answers;
+    int64_t read_bytes; /* of files, read for the step's sequences: the maximum over ranks */
 } ls_step_report;
 
 /*

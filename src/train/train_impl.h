@@ -49,6 +49,32 @@ typedef struct ls_eval_sets {
     char *text; /* that names and paths lie in */
 } ls_eval_sets;
 
+/* --- answer_losses.c: losses that compare a wanted answer with another one ---------------------------------------- */
+
+/* Of one answer: the sum of the log-probabilities of its tokens, by the model and by the reference; and their number.
+ */
+typedef struct ls_answer_sums {
+    double own, reference;
+    int64_t tokens;
+} ls_answer_sums;
+typedef struct ls_answer_settings {
+    double beta, gamma;
+} ls_answer_settings;
+/* Of a pair, the wanted answer first: the loss, and its derivative by the log-probability of each token of an answer.
+ */
+typedef struct ls_answers_loss {
+    double loss, weight[2];
+} ls_answers_loss;
+typedef struct ls_answer_loss {
+    const char *name, *about;
+    bool reference; /* it reads what the reference says; rewards are beta times the gain over it */
+    bool imitates;  /* the mean loss of the wanted answers' tokens is added */
+    ls_answers_loss (*of_pair)(const ls_answer_sums sums[2], const ls_answer_settings *settings);
+} ls_answer_loss;
+#define LS_LOSS_OF_TOKENS "sft" /* the loss that compares nothing */
+/* *out becomes NULL for LS_LOSS_OF_TOKENS. LS_USAGE lists the known names. */
+LS_MUST_USE ls_status ls_answer_loss_find(const char *name, const ls_answer_loss **out);
+
 /* What an evaluation found; NaN: there was none. */
 typedef struct ls_evaluated {
     double loss[LS_MOST_EVAL_SETS];
@@ -63,7 +89,8 @@ typedef struct ls_training {
     const ls_data *data;      /* of the mixture's first set */
     const ls_data *eval_data; /* of the first evaluation set; NULL: there is none */
     ls_eval_sets eval_sets;
-    ls_typical typical; /* documents of the data, at the sequence length of the options */
+    const ls_answer_loss *compares; /* NULL: the loss is of tokens */
+    ls_typical typical;             /* documents of the data, at the sequence length of the options */
     ls_graph *graph;
     ls_job job;
     ls_session *session;
@@ -86,6 +113,23 @@ typedef struct ls_training {
 static inline ls_train_origin ls_train_origin_of(const ls_training *t) {
     return (ls_train_origin){t->job.optimizer, t->job.hyper, t->options.seq, t->options.batch};
 }
+
+/* --- comparing.c: steps on pairs of answers ----------------------------------------------------------------------- */
+
+typedef struct ls_comparing ls_comparing;
+/* Of one rank, of a training that compares. Not collective. */
+LS_MUST_USE ls_status ls_comparing_create(const ls_training *t, const ls_rank *rank, ls_comparing **out);
+void ls_comparing_destroy(ls_comparing *comparing); /* NULL is allowed */
+/*
+ * Finds the reference by the weights that the rank has, and keeps it in the run's folder; of a resumed run reads it
+ * there. Collective.
+ */
+LS_MUST_USE ls_status ls_comparing_begin(ls_comparing *comparing);
+/* ls_weighing.weigh, whose context is an ls_comparing. */
+LS_MUST_USE ls_status ls_comparing_weigh(void *comparing, int64_t first, int64_t n, const float *losses, float *weights,
+                                         ls_answers_figures *out);
+/* The mean loss of the pairs in the first n sequences of an evaluation set. Collective. */
+LS_MUST_USE ls_status ls_comparing_evaluate(const ls_comparing *comparing, int set, int64_t n, double *loss);
 
 /* --- eval_sets.c -------------------------------------------------------------------------------------------------- */
 

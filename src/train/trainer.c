@@ -37,8 +37,10 @@ struct ls_trainer {
     int64_t B, S, accumulate; /* B sequences in a micro-batch */
     ls_mean mean;
     ls_batch batch;
-    step_share *shares; /* [ranks] */
-    int64_t peak;       /* largest resident bytes of this rank so far */
+    step_share *shares;      /* [ranks] */
+    ls_weighing weighing;    /* without a function: there is none */
+    float *losses, *weights; /* [B·accumulate,S]; losses on rank 0 alone */
+    int64_t peak;            /* largest resident bytes of this rank so far */
 };
 
 ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t accumulate, int64_t S, ls_mean mean,
@@ -65,7 +67,18 @@ void ls_trainer_destroy(ls_trainer *t) {
     if (t == NULL) return;
     ls_batch_free(&t->batch);
     free(t->shares);
+    free(t->losses);
+    free(t->weights);
     free(t);
+}
+
+ls_status ls_trainer_weigh(ls_trainer *t, const ls_weighing *weighing) {
+    const size_t n = (size_t)(t->B * t->accumulate * t->S);
+    t->weighing = *weighing;
+    t->weights = calloc(n, sizeof *t->weights);
+    t->losses = t->rank->rank == 0 ? calloc(n, sizeof *t->losses) : NULL;
+    if (t->weights != NULL && (t->losses != NULL || t->rank->rank != 0)) return ls_ok();
+    return ls_error(LS_NO_MEMORY, "no memory for the losses of %zu tokens", n);
 }
 
 /* Reads this rank's part of sequences first .. first+B-1 into t->batch. */
@@ -116,8 +129,27 @@ typedef struct step_input {
 static ls_status feed(void *context, int64_t micro_batch) {
     const step_input *m = context;
     ls_trainer *t = m->trainer;
-    if (micro_batch > 0) LS_TRY(read_batch(t, m->from, m->first + micro_batch * t->B));
-    return ls_batch_put(&t->batch, micro_batch);
+    const bool read = micro_batch == 0 && t->weights == NULL;
+    if (!read) LS_TRY(read_batch(t, m->from, m->first + micro_batch * t->B));
+    LS_TRY(ls_batch_put(&t->batch, micro_batch));
+    if (t->weights == NULL) return ls_ok();
+    return ls_rank_scatter_micro(t->rank, LS_MODEL_WEIGHTS, micro_batch, t->weights + micro_batch * t->B * t->S);
+}
+
+/* Runs all micro-batches of a step forward, and finds the weights of their tokens. */
+static ls_status weigh_step(const step_input *m, ls_answers_figures *out) {
+    const ls_trainer *t = m->trainer;
+    const int at_once = t->rank->image->micro_batches;
+    for (int64_t i = 0; i < t->accumulate; i++) {
+        LS_TRY(feed((void *)(uintptr_t)m, i));
+        if (!ls_rank_runs_after(t->rank, i)) continue;
+        LS_TRY(ls_executor_run(t->rank->executor, t->rank->evaluate));
+        for (int64_t of = i + 1 - at_once; of <= i; of++) {
+            float *to = t->losses != NULL ? t->losses + of * t->B * t->S : NULL;
+            LS_TRY(ls_rank_gather_micro(t->rank, LS_TOKEN_LOSSES, of, to));
+        }
+    }
+    return t->weighing.weigh(t->weighing.context, m->first, t->B * t->accumulate, t->losses, t->weights, out);
 }
 
 /* What has been counted before a step. */
@@ -165,17 +197,21 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
         return ls_ok();
     }
     const int64_t divisor = ls_mean_divisor(t->mean, out->tokens, t->B * t->S * t->accumulate);
-    const ls_step_numbers numbers = {.divisor = (double)divisor,
-                                     .update = step + 1,
-                                     .lr = hyper->lr,
-                                     .clip = hyper->clip,
-                                     .beta1 = hyper->beta1,
-                                     .beta2 = hyper->beta2};
+    ls_step_numbers numbers = {.divisor = (double)divisor,
+                               .update = step + 1,
+                               .lr = hyper->lr,
+                               .clip = hyper->clip,
+                               .beta1 = hyper->beta1,
+                               .beta2 = hyper->beta2};
     step_input m = {t, from, first};
+    if (t->weights != NULL) {
+        LS_TRY(weigh_step(&m, &out->answers));
+        numbers.divisor = 1;
+    }
     LS_TRY(ls_rank_run_step(t->rank, &numbers, &(ls_micro_batches){t->accumulate, feed, NULL, &m}));
     ls_step_sums sums;
     LS_TRY(ls_rank_read_step(t->rank, &sums));
-    out->loss = sums.loss / (double)divisor;
+    out->loss = t->weights != NULL ? out->answers.loss : sums.loss / (double)divisor;
     out->grad_norm = sums.grad_norm;
     out->applied = sums.applied;
     out->data_hash = sum.hash;

@@ -176,9 +176,10 @@ static void refuses_by_name(void **state) {
     for (size_t i = 0; i < LS_COUNT(cases); i++)
         assert_error(build(state, cases[i].records, "chatml", cases[i].line), LS_INVALID, "line.jsonl:1",
                      cases[i].word);
-    static const char *const compared[] = {"preference", "label", "prompt", "stepwise"};
-    for (size_t i = 0; i < LS_COUNT(compared); i++)
-        assert_error(build(state, compared[i], "chatml", "{}"), LS_UNSUPPORTED, compared[i], "needed");
+    static const char *const refused[] = {"label", "prompt", "stepwise"};
+    for (size_t i = 0; i < LS_COUNT(refused); i++)
+        assert_error(build(state, refused[i], "chatml", "{}"), LS_UNSUPPORTED, refused[i], "needed");
+    assert_error(build(state, "preference", "chatml", "{}"), LS_UNSUPPORTED, "preference", "pairs of answers");
     /* Without a template only the records that are conversations are refused. */
     assert_ok(build(state, "completion", NULL, "{\"prompt\": \"a\", \"completion\": \"b\"}"));
     assert_error(build(state, "completion", NULL, "{\"prompt\": [" U "], \"completion\": [" U "]}"), LS_USAGE,

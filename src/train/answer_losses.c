@@ -1,0 +1,86 @@
+/*
+ * Losses that compare a wanted answer with another one to the same prompt: a row each. A loss is a function of the
+ * log-probabilities of both answers, so its gradient by that of a token is the same for all tokens of an answer: that
+ * is what the backward pass needs, as weights of tokens.
+ */
+#include "train/train_impl.h"
+
+#include <math.h>
+#include <string.h>
+
+/* log(sigmoid(x)), and 1 - sigmoid(x), without overflow. */
+static double log_sigmoid(double x) { return x >= 0 ? -log1p(exp(-x)) : x - log1p(exp(x)); }
+static double other_sigmoid(double x) { return x >= 0 ? exp(-x) / (1 + exp(-x)) : 1 / (1 + exp(x)); }
+
+static double mean(const ls_answer_sums *a) { return a->own / (double)a->tokens; }
+static double gain(const ls_answer_sums *a) { return a->own - a->reference; }
+
+/* -log sigmoid(beta · x), where x is `of` the wanted answer less `of` the other one; slope: of `of` by a token's. */
+static ls_answers_loss sigmoid_of(double beta, double x, double wanted_slope, double other_slope) {
+    const double by = -beta * other_sigmoid(beta * x);
+    return (ls_answers_loss){.loss = -log_sigmoid(beta * x), .weight = {by * wanted_slope, -by * other_slope}};
+}
+
+/* Rafailov et al., "Direct preference optimization" (arXiv 2305.18290), equation 7. */
+static ls_answers_loss dpo(const ls_answer_sums a[2], const ls_answer_settings *s) {
+    return sigmoid_of(s->beta, gain(&a[0]) - gain(&a[1]), 1, 1);
+}
+
+/*
+ * Azar et al., "A general theoretical paradigm to understand learning from human preferences" (arXiv 2310.12036),
+ * equation 17, of means over the tokens of an answer, as TRL has it.
+ */
+static ls_answers_loss ipo(const ls_answer_sums a[2], const ls_answer_settings *s) {
+    const double n[] = {(double)a[0].tokens, (double)a[1].tokens};
+    const double off = gain(&a[0]) / n[0] - gain(&a[1]) / n[1] - 1 / (2 * s->beta);
+    return (ls_answers_loss){.loss = off * off, .weight = {2 * off / n[0], -2 * off / n[1]}};
+}
+
+/* Meng et al., "SimPO" (arXiv 2405.14734), equation 6. */
+static ls_answers_loss simpo(const ls_answer_sums a[2], const ls_answer_settings *s) {
+    const double margin = s->gamma / s->beta;
+    return sigmoid_of(s->beta, mean(&a[0]) - mean(&a[1]) - margin, 1 / (double)a[0].tokens, 1 / (double)a[1].tokens);
+}
+
+/* Zhao et al., "SLiC-HF" (arXiv 2305.10425), with the gain over a reference, as TRL has it. */
+static ls_answers_loss hinge(const ls_answer_sums a[2], const ls_answer_settings *s) {
+    const double missing = 1 - s->beta * (gain(&a[0]) - gain(&a[1])), by = missing > 0 ? s->beta : 0;
+    return (ls_answers_loss){.loss = fmax(missing, 0), .weight = {-by, by}};
+}
+
+/* The logarithm of the odds of an answer, by its tokens' mean, and its slope by a token's. */
+static double log_odds(const ls_answer_sums *a, double *slope) {
+    const double x = fmin(mean(a), -1e-12); /* a probability of 1 has no odds */
+    *slope = 1 / (-expm1(x) * (double)a->tokens);
+    return x - log(-expm1(x));
+}
+
+/* Hong et al., "ORPO" (arXiv 2403.07691), equations 6 and 7; the loss of the wanted answer is added for each token. */
+static ls_answers_loss orpo(const ls_answer_sums a[2], const ls_answer_settings *s) {
+    double slope[2];
+    const double x = log_odds(&a[0], &slope[0]) - log_odds(&a[1], &slope[1]);
+    ls_answers_loss made = sigmoid_of(1, x, slope[0], slope[1]);
+    made.loss *= s->beta;
+    for (int i = 0; i < 2; i++) made.weight[i] *= s->beta;
+    return made;
+}
+
+static const ls_answer_loss rows[] = {
+    {.name = "dpo", .about = "direct preference optimisation", .reference = true, .of_pair = dpo},
+    {.name = "ipo", .about = "identity preference optimisation", .reference = true, .of_pair = ipo},
+    {.name = "hinge", .about = "SLiC-HF, over a reference", .reference = true, .of_pair = hinge},
+    {.name = "simpo", .about = "simple preference optimisation", .of_pair = simpo},
+    {.name = "orpo", .about = "odds ratio preference optimisation", .imitates = true, .of_pair = orpo},
+};
+
+ls_status ls_answer_loss_find(const char *name, const ls_answer_loss **out) {
+    char known[200] = LS_LOSS_OF_TOKENS;
+    *out = NULL;
+    if (name == NULL || strcmp(name, LS_LOSS_OF_TOKENS) == 0) return ls_ok();
+    for (size_t i = 0; i < LS_COUNT(rows); i++) {
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, ", %s", rows[i].name);
+        if (strcmp(rows[i].name, name) == 0) *out = &rows[i];
+    }
+    return *out != NULL ? ls_ok() : ls_error(LS_USAGE, "--loss is '%s'; known are %s", name, known);
+}

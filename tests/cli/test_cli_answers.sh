@@ -1,0 +1,91 @@
+#!/bin/bash
+# Losses that compare answers: dpo begins at log 2; any ranks, micro-batches and stages give the same losses, and so does a resumed run; pairs are kept
+# whole; what is no pair is refused.
+set -u
+longspan=$1/longspan
+here=$(cd "$(dirname "$0")/.." && pwd)
+. "$here/support/tiny_model.sh"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+fail() { echo "$1" >&2; tail -3 err >&2; exit 1; }
+
+make_tiny_model
+sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 4/' config.json
+python3 - <<'RECORDS'
+import json, random
+random.seed(3)
+words = lambda n: " ".join("".join(random.choice("abcdefgh") for _ in range(random.randint(2, 5))) for _ in range(n))
+for name, n in ("pairs", 24), ("others", 7):
+    with open(name + ".jsonl", "w") as out:
+        for i in range(n):
+            json.dump({"prompt": words(3) + ":", "chosen": " good " + words(random.randint(1, 4)), "rejected": " bad " + words(random.randint(1, 4))}, out)
+            out.write("\n")
+with open("long.jsonl", "w") as out:
+    for n in 1, 60, 2:
+        json.dump({"prompt": "a", "chosen": words(n), "rejected": words(1) + " b"}, out)
+        out.write("\n")
+RECORDS
+model=(--model config.json)
+job=(--data pairs.jsonl --records preference --seq 96 --batch 8 --lr 3e-3 --threads 1 --ranks-as threads --eval-data others.jsonl --eval-every 3)
+train() { "$longspan" train "${model[@]}" "${job[@]}" "$@" >out 2>err || fail "longspan train $*"; }
+losses() { grep -o '"\(loss\|eval_loss\|grad_norm\|reward_margin\)": *[-0-9.e]*' "$1/metrics.jsonl"; }
+# same A B: the numbers of two runs, within a millionth of one.
+same() {
+    paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '{ d = $2 - $4; if (d < 0) d = -d; n++; s = $2 < 0 ? -$2 : $2; if ($1 != $3 || d > 2e-6 * (s > 1 ? s : 1)) bad = 1 } END { exit bad || n < 14 }' ||
+        fail "$1 and $2 differ: $(losses "$1" | tr '\n' ' ') and $(losses "$2" | tr '\n' ' ')"
+}
+for loss in dpo ipo hinge simpo orpo; do
+    train --loss $loss --steps 4 --out $loss-one --ranks 1
+    python3 - $loss <<'LEARNS' || fail "$loss does not learn"
+import json, math, sys
+lines = [json.loads(line) for line in open(sys.argv[1] + "-one/metrics.jsonl")]
+first, last = lines[0]["loss"], lines[-1]["loss"]
+begins = {"dpo": math.log(2), "ipo": 25, "hinge": 1}
+assert abs(first - begins.get(sys.argv[1], first)) < 1e-6 * first, first
+assert last < first and lines[-1]["reward_margin"] > lines[0]["reward_margin"] and lines[-1]["pairs"] >= 8, lines
+assert sum("eval_loss" in line for line in lines) == 2
+LEARNS
+done
+for place in "--ranks 2" "--ranks 4 --mesh ring=4 --accumulate 2" "--mesh dp=2,tp=2 --shard parameters" "--mesh pp=2 --accumulate 4" "--mesh ulysses=2 --accumulate 8 --recompute all --tile all"; do
+    # shellcheck disable=SC2086 # options
+    train --loss dpo --steps 4 --out x $place
+    same dpo-one x
+    rm -rf x
+done
+train --loss orpo --steps 4 --out x --mesh ring=2,dp=2 --accumulate 2
+same orpo-one x
+rm -rf x
+
+# A resumed run has the reference that it was begun with.
+train --loss dpo --steps 4 --out x --max-seconds 1e-9
+[ -e x/reference.npy ] || fail "no reference is kept"
+train --loss dpo --steps 4 --out x --resume --max-seconds 1e6
+same dpo-one x
+rm x/reference.npy
+"$longspan" train "${model[@]}" "${job[@]}" --loss dpo --steps 6 --out x --resume >out 2>err && fail "a reference that is lost is not missed"
+tail -1 err | grep -q "reference.npy" || fail "the error does not name the reference"
+
+# An adapter's reference is the model without it.
+model=(--model dpo-one/model)
+train --loss dpo --steps 2 --out adapted --lora r=4,alpha=8
+grep -q '"loss": 0.69314' adapted/metrics.jsonl || fail "dpo of an adapter does not begin at log 2"
+
+"$longspan" train --model config.json --data long.jsonl --records preference --loss dpo --seq 64 --steps 1 --out long >out 2>err || fail "a pair that is too long"
+grep -q "2  documents in pairs that are longer than a sequence of 64: left out" err || fail "pairs that are too long are not counted"
+grep -q '"pairs": 2,' long/metrics.jsonl || fail "the other pairs are not learnt"
+
+refused() {
+    local words=$1
+    shift
+    "$longspan" "$@" >out 2>err && fail "longspan $*: expected a failure with '$words'"
+    tail -1 err | grep -qF -- "$words" || fail "longspan $*: expected '$words' in: $(tail -1 err)"
+}
+make_lines 30 >text.txt
+refused "--data: pairs of answers, and --loss sft learns tokens" train "${model[@]}" "${job[@]}" --steps 1 --out no
+refused "--loss dpo compares answers; expected --records preference" train --model config.json --data text.txt --seq 48 --loss dpo --steps 1 --out no
+refused "--loss dpo compares answers; expected --records preference, packed as pairs" train "${model[@]}" "${job[@]}" --pack best --loss dpo --steps 1 --out no
+refused "--pack pairs: the documents are no pairs of answers" train --model config.json --data text.txt --seq 48 --pack pairs --steps 1 --out no
+refused "shards hold no pairs of answers" data build --tokenizer dpo-one/model --out no --records preference pairs.jsonl
+refused "--loss is 'ppo'" train "${model[@]}" "${job[@]}" --loss ppo --steps 1 --out no
+echo ok

@@ -1,0 +1,97 @@
+/*
+ * Losses of pairs of answers: their weights are the derivatives of the loss by finite differences, and where answers
+ * are alike, or far apart, the loss is what the papers say.
+ */
+#include "train/train_impl.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static const char *const names[] = {"dpo", "ipo", "hinge", "simpo", "orpo"};
+static const ls_answer_settings settings[] = {{0.1, 0.5}, {2, 0.5}, {0.7, 0}};
+
+static const ls_answer_loss *find(const char *name) {
+    const ls_answer_loss *row;
+    assert_int_equal(ls_answer_loss_find(name, &row).code, LS_OK);
+    return row;
+}
+
+/* Sums of so many tokens each, with a log-probability from -5 to -0.01. */
+static void draw(uint64_t seed, ls_answer_sums out[2]) {
+    for (uint64_t i = 0; i < 2; i++) {
+        const int64_t tokens = 1 + (int64_t)ls_rng_below(seed, i, 0, 30);
+        const double each = -0.01 - (double)ls_rng_below(seed, i, 1, 500) / 100;
+        out[i] = (ls_answer_sums){each * (double)tokens, each * (double)tokens * 1.1, tokens};
+    }
+}
+
+static void test_weights_are_derivatives(void **state) {
+    (void)state;
+    for (size_t l = 0; l < LS_COUNT(names); l++) {
+        const ls_answer_loss *row = find(names[l]);
+        for (uint64_t seed = 0; seed < 200; seed++) {
+            const ls_answer_settings *s = &settings[seed % LS_COUNT(settings)];
+            ls_answer_sums at[2];
+            draw(seed, at);
+            const ls_answers_loss found = row->of_pair(at, s);
+            for (int i = 0; i < 2; i++) {
+                /* A token's log-probability more is that much more of the sum. */
+                const double h = 1e-5 * fmax(1, fabs(at[i].own));
+                ls_answer_sums up[2] = {at[0], at[1]}, down[2] = {at[0], at[1]};
+                up[i].own += h;
+                down[i].own -= h;
+                if ((row->of_pair(up, s).loss == 0) != (row->of_pair(down, s).loss == 0)) continue; /* hinge's corner */
+                const double slope = (row->of_pair(up, s).loss - row->of_pair(down, s).loss) / (2 * h);
+                if (fabs(slope - found.weight[i]) > 1e-6 * fmax(1, fabs(slope)))
+                    fail_msg("%s, seed %d: answer %d has weight %.12g, and slope %.12g", names[l], (int)seed, i,
+                             found.weight[i], slope);
+            }
+        }
+    }
+}
+
+static void test_values(void **state) {
+    (void)state;
+    const ls_answer_settings s = {0.1, 0.5};
+    const ls_answer_sums alike[2] = {{-7, -7, 5}, {-9, -9, 6}}; /* as the reference has them */
+    assert_true(fabs(find("dpo")->of_pair(alike, &s).loss - log(2)) < 1e-15);
+    assert_true(fabs(find("ipo")->of_pair(alike, &s).loss - 25) < 1e-12);
+    assert_true(find("hinge")->of_pair(alike, &s).loss == 1);
+    const ls_answer_sums equal[2] = {{-6, 0, 3}, {-8, 0, 4}}; /* means of -2 */
+    assert_true(fabs(find("simpo")->of_pair(equal, &s).loss - log1p(exp(0.5))) < 1e-15);
+    assert_true(fabs(find("orpo")->of_pair(equal, &s).loss - 0.1 * log(2)) < 1e-15);
+    /* Far apart nothing overflows, and nothing more is learnt. */
+    const ls_answer_sums apart[2] = {{-1, -1e5, 3}, {-1e5, -1, 4}};
+    const ls_answer_sums wrong[2] = {apart[1], apart[0]};
+    for (size_t l = 0; l < LS_COUNT(names); l++) {
+        const ls_answers_loss good = find(names[l])->of_pair(apart, &s), bad = find(names[l])->of_pair(wrong, &s);
+        assert_true(isfinite(good.loss) && isfinite(bad.loss));
+        for (int i = 0; i < 2; i++) assert_true(isfinite(good.weight[i]) && isfinite(bad.weight[i]));
+        if (l != 1) assert_true(fabs(good.weight[0]) < 1e-12); /* ipo aims at a distance */
+        assert_true(good.loss < bad.loss);
+    }
+    const ls_answer_sums certain[2] = {{0, 0, 3}, {-4, 0, 4}};
+    assert_true(isfinite(find("orpo")->of_pair(certain, &s).loss));
+}
+
+static void test_names(void **state) {
+    (void)state;
+    const ls_answer_loss *row = find("dpo");
+    assert_int_equal(ls_answer_loss_find("sft", &row).code, LS_OK);
+    assert_null(row);
+    const ls_status status = ls_answer_loss_find("ppo", &row);
+    assert_int_equal(status.code, LS_USAGE);
+    assert_string_equal(status.text, "--loss is 'ppo'; known are sft, dpo, ipo, hinge, simpo, orpo");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_weights_are_derivatives), cmocka_unit_test(test_values),
+                                       cmocka_unit_test(test_names)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
