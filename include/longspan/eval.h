@@ -48,6 +48,8 @@ typedef struct ls_eval_options {
     const char *dtype; /* "f32" or "bf16" */
     uint64_t seed;     /* of random weights, for a model without weights */
     const char *out;   /* folder for eval.json and loss_by_position.svg; NULL: not written */
+    /* File for the log-probabilities of all learnt tokens, a line of JSON for each passage of a document; NULL: none */
+    const char *logprobs;
     ls_spread spread;
 } ls_eval_options;
 

@@ -62,9 +62,9 @@ typedef struct cli_command {
     .options = table, .n_options = CLI_COUNT(table), .run = function, .flags_bytes = sizeof(flags)
 
 /* All commands, in the order in which they are listed: the row of X is cli_X. */
-#define CLI_COMMANDS(X)                                                                                           \
-    X(train), X(data), X(eval), X(recall), X(generate), X(grad), X(steps), X(attention), X(tokenize), X(explain), \
-        X(plan), X(bench), X(checkpoint), X(version), X(help)
+#define CLI_COMMANDS(X)                                                                                            \
+    X(train), X(data), X(eval), X(logprobs), X(recall), X(generate), X(grad), X(steps), X(attention), X(tokenize), \
+        X(explain), X(plan), X(bench), X(checkpoint), X(version), X(help)
 #define CLI_ROW(command) cli_##command
 extern const cli_command CLI_COMMANDS(CLI_ROW);
 
@@ -126,10 +126,10 @@ void cli_print_manual(FILE *out);
     "files, folders or patterns: text (a document each), JSONL, JSON or Parquet (a document per record), plain or " \
     "compressed (.gz, .zst); or token shards (longspan data build)"
 /* How documents are packed into the sequences that a command reads. */
-#define CLI_PACK(at)                                                                                                     \
-    CLI_CHOICE(                                                                                                          \
-        "pack", "NAME", "auto|join|best|stream|pairs", "auto", at,                                                             \
-        "how documents come into sequences: joined, so that they see each other; or apart, each at "                     \
+#define CLI_PACK(at)                                                                                                      \
+    CLI_CHOICE(                                                                                                           \
+        "pack", "NAME", "auto|join|best|stream|pairs", "auto", at,                                                        \
+        "how documents come into sequences: joined, so that they see each other; or apart, each at "                      \
         "positions from 0, by best fit or in their order. Pieces of one that is split, too, begin at 0. auto: pairs for " \
         "answers that are compared, best for conversations and completions, so that none lacks its beginning, else join")
 

@@ -1,8 +1,23 @@
-/* Recall: what recall.c and needle.c share, and tests. */
+/* What evaluate.c and logprobs.c share, and recall.c, needle.c and tests. */
 #ifndef LS_EVAL_IMPL_H
 #define LS_EVAL_IMPL_H
 
 #include "eval/eval.h"
+
+/* --- logprobs.c --------------------------------------------------------------------------------------------------- */
+
+typedef struct ls_logprobs ls_logprobs;
+/* Of `some` sequences of S tokens, spread over the data (ls_text_sequences). NULL: there is no memory. */
+ls_logprobs *ls_logprobs_create(const ls_data *data, int64_t S, int64_t some);
+void ls_logprobs_destroy(ls_logprobs *logprobs); /* NULL is allowed */
+/* labels, losses [S]: of the next sequence. What fails is the status of ls_logprobs_write. */
+void ls_logprobs_add(ls_logprobs *logprobs, const int32_t *labels, const float *losses);
+/*
+ * Writes a line of JSON for each passage of a document, in the order of documents: document, chosen (of pairs of
+ * answers), offset (of the passage in the document), sum, and of each learnt token ids, places (in the document) and
+ * logprobs, which are natural.
+ */
+LS_MUST_USE ls_status ls_logprobs_write(ls_logprobs *logprobs, const char *path);
 
 /* --- recall.c ----------------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* The loss of a model on a text: forward passes over its sequences. */
-#include "eval/eval.h"
+#include "eval/eval_impl.h"
 #include "graph/graph.h"
 #include "weights/weights.h"
 
@@ -59,15 +59,17 @@ static ls_status open_program(evaluation *e) {
 typedef struct adding {
     ls_loss_sums *sums;
     int64_t seq;
+    ls_logprobs *logprobs; /* NULL: nobody wants them */
 } adding;
 
 static void add_losses(void *context, const ls_sample *sample, const float *losses) {
     const adding *a = context;
     ls_loss_sums_add(a->sums, a->seq, sample, losses);
+    if (a->logprobs != NULL) ls_logprobs_add(a->logprobs, sample->labels, losses);
 }
 
-static ls_status score_text(const evaluation *e, const ls_rank *rank, outcome *out) {
-    adding to = {&out->sums, e->options->seq};
+static ls_status score_text(const evaluation *e, const ls_rank *rank, ls_logprobs *logprobs, outcome *out) {
+    adding to = {&out->sums, e->options->seq, logprobs};
     const ls_text_sequences text = {e->data, e->n, ls_model_takes(e->trained->model).marks, e->options->seq};
     const ls_sequences from = ls_text_sequences_of(&text);
     ls_progress progress = ls_progress_start("evaluating", e->n);
@@ -88,11 +90,25 @@ static ls_status score_text(const evaluation *e, const ls_rank *rank, outcome *o
     return finite ? ls_ok() : ls_weights_not_finite(rank->executor, rank->comm, "the loss is");
 }
 
+/* The same, and writes what each token's logarithm is. */
+static ls_status score_tokens(const evaluation *e, const ls_rank *rank, outcome *out) {
+    const bool writes = rank->rank == 0;
+    ls_logprobs *logprobs = writes ? ls_logprobs_create(e->data, e->options->seq, e->n) : NULL;
+    const bool fails = writes && logprobs == NULL;
+    ls_status status =
+        ls_comm_agree(rank->comm, fails ? ls_error(LS_NO_MEMORY, "no memory for %s", e->options->logprobs) : ls_ok());
+    if (status.code == LS_OK) status = score_text(e, rank, logprobs, out);
+    if (status.code == LS_OK)
+        status = ls_comm_agree(rank->comm, writes ? ls_logprobs_write(logprobs, e->options->logprobs) : ls_ok());
+    ls_logprobs_destroy(logprobs);
+    return status;
+}
+
 static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     const evaluation *e = input;
     outcome *out = result;
     LS_TRY(ls_trained_fill(e->trained, rank, e->options->seed));
-    LS_TRY(score_text(e, rank, out));
+    LS_TRY(e->options->logprobs != NULL ? score_tokens(e, rank, out) : score_text(e, rank, NULL, out));
     out->resident = ls_resident_bytes(rank).arenas;
     return ls_comm_max_i64(rank->comm, &out->resident, 1);
 }
@@ -132,6 +148,8 @@ static ls_status report(const evaluation *e, const outcome *found, ls_eval_resul
 static ls_status evaluate(evaluation *e, outcome *found, ls_eval_result *result) {
     const bool writes = ls_is_home() && e->options->out != NULL;
     LS_TRY(ls_home_agree(writes ? ls_file_make_folders(e->options->out) : ls_ok()));
+    const bool lists = ls_is_home() && e->options->logprobs != NULL;
+    LS_TRY(ls_home_agree(lists ? ls_file_try(e->options->logprobs) : ls_ok()));
     LS_TRY(open_program(e));
     LS_TRY(ls_session_run(e->session, on_rank, e, found, sizeof *found));
     return ls_home_agree(ls_is_home() ? report(e, found, result) : ls_ok());

@@ -205,7 +205,7 @@ ls_status ls_comparing_weigh(void *context, int64_t first, int64_t n, const floa
 typedef struct passing {
     const ls_comparing *c;
     const answer_set *set;
-    int64_t next; /* sequence */
+    int64_t n, next; /* sequences, spread over the set as an evaluation spreads them; and the number of the next one */
     on_pair call;
     void *context;
     weighing w;
@@ -214,7 +214,7 @@ typedef struct passing {
 
 static void pass_sequence(void *context, const ls_sample *sample, const float *losses) {
     passing *p = context;
-    const int64_t index = p->next++;
+    const int64_t index = ls_part_start(ls_data_summarise(p->set->data)->windows, p->n, p->next++);
     p->w.labels = sample->labels;
     if (p->status.code == LS_OK)
         p->status =
@@ -224,6 +224,7 @@ static void pass_sequence(void *context, const ls_sample *sample, const float *l
 /* Evaluates the first n sequences of a set. What `call` fails with on rank 0 is the status of all. */
 static ls_status pass_set(passing *p, int64_t n, ls_progress *progress) {
     const ls_comparing *c = p->c;
+    p->n = n;
     const ls_text_sequences text = {p->set->data, n, ls_model_takes(c->t->model).marks, c->t->options.seq};
     const ls_sequences from = ls_text_sequences_of(&text);
     const ls_evaluation all = {.from = &from, .n = n, .progress = progress, .on_sequence = pass_sequence, .context = p};

@@ -27,8 +27,9 @@ with open("long.jsonl", "w") as out:
         out.write("\n")
 RECORDS
 model=(--model config.json)
-job=(--data pairs.jsonl --records preference --seq 96 --batch 8 --lr 3e-3 --threads 1 --ranks-as threads --eval-data others.jsonl --eval-every 3)
-train() { "$longspan" train "${model[@]}" "${job[@]}" "$@" >out 2>err || fail "longspan train $*"; }
+lr=3e-3
+job=(--data pairs.jsonl --records preference --seq 96 --batch 8 --threads 1 --ranks-as threads --eval-data others.jsonl --eval-every 3)
+train() { "$longspan" train "${model[@]}" "${job[@]}" --lr "$lr" "$@" >out 2>err || fail "longspan train $*"; }
 losses() { grep -o '"\(loss\|eval_loss\|grad_norm\|reward_margin\)": *[-0-9.e]*' "$1/metrics.jsonl"; }
 # same A B: the numbers of two runs, within a millionth of one.
 same() {
@@ -63,8 +64,39 @@ train --loss dpo --steps 4 --out x --max-seconds 1e-9
 train --loss dpo --steps 4 --out x --resume --max-seconds 1e6
 same dpo-one x
 rm x/reference.npy
-"$longspan" train "${model[@]}" "${job[@]}" --loss dpo --steps 6 --out x --resume >out 2>err && fail "a reference that is lost is not missed"
+"$longspan" train "${model[@]}" "${job[@]}" --lr "$lr" --loss dpo --steps 6 --out x --resume >out 2>err && fail "a reference that is lost is not missed"
 tail -1 err | grep -q "reference.npy" || fail "the error does not name the reference"
+
+# With no step to speak of an evaluation is at log 2, of whichever sequences it reads.
+lr=1e-30
+train --loss dpo --steps 3 --out still --eval-sequences 3 --ranks 2
+grep -q '"eval_loss": 0.693147' still/metrics.jsonl || fail "an evaluation of some sequences: $(grep -o '"eval_loss[^,]*' still/metrics.jsonl)"
+lr=3e-3
+
+# Their log-probabilities, in the order of the records, are those of the reference; each answer by itself has the same.
+logprobs() { "$longspan" logprobs --model dpo-one/model --threads 1 --ranks-as threads --records "$1" --data "$2" --out "$3" "${@:4}" >out 2>err || fail "longspan logprobs $*"; }
+logprobs preference pairs.jsonl one.jsonl --seq 96
+logprobs preference pairs.jsonl four.jsonl --seq 150 --batch 2 --mesh ring=2,dp=2
+python3 - <<'APART'
+import json
+with open("apart.jsonl", "w") as out:
+    for line in open("pairs.jsonl"):
+        record = json.loads(line)
+        for answer in "chosen", "rejected":
+            json.dump({"prompt": record["prompt"], "completion": record[answer]}, out)
+            out.write("\n")
+APART
+logprobs completion apart.jsonl apart.out --seq 64 --ranks 2
+python3 - <<'CHECK' || fail "log-probabilities differ"
+import json
+one, four, apart = ([json.loads(line) for line in open(name)] for name in ("one.jsonl", "four.jsonl", "apart.out"))
+assert [d["document"] for d in one] == list(range(48)) and [d["chosen"] for d in one] == [True, False] * 24
+for other in four, apart:
+    assert len(other) == 48
+    for a, b in zip(one, other):
+        assert a["ids"] == b["ids"] and a["places"] == b["places"] and len(a["ids"]) > 3 and abs(a["sum"] - sum(a["logprobs"])) < 1e-9
+        assert all(abs(x - y) < 1e-5 and x < 0 for x, y in zip(a["logprobs"], b["logprobs"]))
+CHECK
 
 # An adapter's reference is the model without it.
 model=(--model dpo-one/model)
