@@ -1,10 +1,11 @@
 /*
  * How much of a training step is communication that nothing hides. One JSON object on standard output.
  *
- *   build/bench/exposed CONFIG SEQ STRATEGY RANKS [TRANSPORT [STEPS [awake|asleep [SHARD]]]]
+ *   build/bench/exposed CONFIG SEQ STRATEGY RANKS [TRANSPORT [STEPS [awake|asleep [SHARD [WAY]]]]]
  *   build/bench/exposed examples/tiny/config.json 16384 ring 2 chaos:1:0.005 20
  *
- * STRATEGY "dp": each rank has a sequence of its own. SHARD: what is cut over the ranks, as in `train`.
+ * STRATEGY "dp": each rank has a sequence of its own. SHARD: what is cut over the ranks, as in `train`. WAY: how the
+ * states of linear recurrences come to the ranks: maps, owners or heads; the cheapest when left out.
  *
  * A step is program step on weights of zero, the ranks starting together. Of each step and rank:
  *   waiting  all queues waited for other ranks
@@ -166,12 +167,12 @@ static void print(const bench *b, int64_t S) {
     ls_mesh_print(&b->target.mesh, mesh, sizeof mesh);
     printf(
         "{\"bench\": \"exposed\", \"mesh\": \"%s\", \"seq\": %lld, \"transport\": \"%s\", \"asleep\": %s, "
-        "\"steps\": %d, \"shard\": \"%s\", \"puts\": %d, \"step_seconds\": %.4f, \"hop_seconds\": %.4f, \"waiting\": %.4f, \"copying\": %.4f, "
+        "\"steps\": %d, \"shard\": \"%s\", \"way\": \"%s\", \"puts\": %d, \"step_seconds\": %.4f, \"hop_seconds\": %.4f, \"waiting\": %.4f, \"copying\": %.4f, "
         "\"imbalance\": %.4f, \"exposed\": %.4f}\n",
         mesh, (long long)S, b->transport != NULL ? b->transport : "shm", b->asleep ? "true" : "false", b->steps,
-        ls_target_shard(&b->target)->name, b->puts, ls_median(f.step, b->steps), ls_median(f.hop, b->steps),
-        ls_median(f.waiting, b->steps), ls_median(f.copying, b->steps), ls_median(f.imbalance, b->steps),
-        ls_median(f.exposed, b->steps));
+        ls_target_shard(&b->target)->name, b->target.linear_way != NULL ? b->target.linear_way : "cheapest", b->puts,
+        ls_median(f.step, b->steps), ls_median(f.hop, b->steps), ls_median(f.waiting, b->steps),
+        ls_median(f.copying, b->steps), ls_median(f.imbalance, b->steps), ls_median(f.exposed, b->steps));
 }
 
 /* --- setting up --------------------------------------------------------------------------------------------------- */
@@ -226,7 +227,7 @@ static ls_status measure(bench *b, const ls_model *model, int64_t S) {
 
 int main(int argc, char **argv) {
     if (argc < 5) {
-        fprintf(stderr, "usage: exposed CONFIG SEQ STRATEGY RANKS [TRANSPORT [STEPS [awake|asleep [SHARD]]]]\n");
+        fprintf(stderr, "usage: exposed CONFIG SEQ STRATEGY RANKS [TRANSPORT [STEPS [awake|asleep [SHARD [WAY]]]]]\n");
         return 2;
     }
     ls_machine machine;
@@ -241,6 +242,7 @@ int main(int argc, char **argv) {
     b.target = (ls_target){.strategy = dp ? "local" : argv[3],
                            .layout = dp ? LS_LAYOUT_CONTIGUOUS : LS_LAYOUT_ZIGZAG,
                            .isa = machine.isa,
+                           .linear_way = argc > 9 ? argv[9] : NULL,
                            .threads = 1};
     ls_model *model;
     ls_status status = mesh_of(argv[3], b.ranks, &b.target.mesh);

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 # what is imported | what pip installs for it | GB on the disk
-PACKAGES = {"torch": (["torch", "numpy"], 6), "jax": (["jax", "numpy"], 1)}
+PACKAGES = {"torch": (["torch", "numpy"], 6), "transformers": (["transformers"], 1), "jax": (["jax", "numpy"], 1)}
 
 
 def has(python, module):

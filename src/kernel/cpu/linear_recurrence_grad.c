@@ -1,23 +1,28 @@
 /*
- * linear_recurrence_grad by chunks, the last first, after a pass that keeps the states in front of them;
- * linear_recurrence_back: what some tokens make of the gradient of any state behind them. Gradients of q and k are sums
- * over the heads that share a key head, so that threads split these.
+ * linear_recurrence_grad by chunks, the last first, after a pass that keeps the states in front of them. Gradients of q
+ * and k are sums over the heads that share a key head: those of a bundle are added chunk by chunk, where decays are of
+ * heads before they are multiplied with q and k. Threads take key heads, or pieces of them where there are few, whose
+ * sums are added in turn.
  */
 #include "kernel/cpu/linear_recurrence.h"
 
+enum { FEWEST_TASKS = 8 };
+
 typedef struct grad_room {
     chunk c;
-    rows S, dS, turned_S;
+    rows zero, dS[BUNDLE], turned_S;
     rows written, grad_o, turned_written;
-    rows z;        /* gradients of U and W, and of what they are solved from */
-    rows turned_x; /* [U | W] transposed */
-    rows scores;   /* gradients of P or of T */
-    rows dq, dk, dk_left, dqe, dkf, dsum;
-    rows some; /* decays of elements: a factored part */
+    rows z;                  /* gradients of U and W, and of what they are solved from */
+    rows turned_x;           /* [U | W] transposed */
+    rows scores;             /* gradients of P or of T */
+    rows dqk, dkk;           /* decays of heads: gradients of the products of q and k, and of k and k, of a bundle */
+    rows dq, dk;             /* of a bundle */
+    rows own_q, own_k, some; /* decays of elements: of a head's scores; a factored part */
+    rows dqe, dkf;
+    rows dsum, dbehind; /* of the sums of decays up to each token, and behind it; of heads: to be added over columns */
     float *last;
-    rows kept; /* [D] rows each: states in front of chunks that have one */
+    rows kept[BUNDLE]; /* [D] rows each: states in front of chunks that have one */
     int32_t *ends;
-    rows sum_q, sum_k; /* over the heads, of all tokens */
 } grad_room;
 
 static views grad_views(const ls_kernel_call *call) {
@@ -32,27 +37,32 @@ static views grad_views(const ls_kernel_call *call) {
 }
 
 static grad_room take_grad(const views *x, room *at) {
-    const int64_t solved = solved_width(x);
-    grad_room r = {.c = take_chunk(x, at), .S = take(at, x->D, x->LE), .dS = take(at, x->D, x->LE)};
-    r.turned_S = take(at, x->LE, x->LD);
+    const int64_t solved = solved_width(x), elements = x->by_element ? CHUNK : 0,
+                  sums = x->by_element ? x->LD : V_LANES;
+    grad_room r = {.c = take_chunk(x, at), .zero = take(at, x->D, x->LE), .turned_S = take(at, x->LE, x->LD)};
     r.written = take(at, CHUNK, x->LE);
     r.grad_o = take(at, CHUNK, x->LE);
     r.turned_written = take(at, x->LE, CHUNK);
     r.z = take(at, CHUNK, solved);
     r.turned_x = take(at, solved, CHUNK);
     r.scores = take(at, CHUNK, CHUNK);
+    r.dqk = take(at, CHUNK, CHUNK);
+    r.dkk = take(at, CHUNK, CHUNK);
     r.dq = take(at, CHUNK, x->LD);
     r.dk = take(at, CHUNK, x->LD);
-    r.dk_left = take(at, CHUNK, x->LD);
+    r.own_q = take(at, elements, x->LD);
+    r.own_k = take(at, elements, x->LD);
+    r.some = take(at, elements, x->LD);
     r.dqe = take(at, CHUNK, x->LD);
     r.dkf = take(at, CHUNK, x->LD);
-    r.dsum = take(at, CHUNK, x->LD);
-    r.some = take(at, CHUNK, x->LD);
+    r.dsum = take(at, CHUNK, sums);
+    r.dbehind = take(at, CHUNK, sums);
     r.last = take(at, 1, x->LD).at;
-    r.kept = take(at, (ls_ceil_div(x->N, CHUNK) + 1) * x->D, x->LE);
-    r.ends = (int32_t *)take(at, 1, whole_vectors(x->N + 1)).at;
-    r.sum_q = take(at, x->N, x->LD);
-    r.sum_k = take(at, x->N, x->LD);
+    r.ends = (int32_t *)take(at, 1, x->N + 1).at;
+    for (int i = 0; i < BUNDLE; i++) {
+        r.dS[i] = take(at, x->D, x->LE);
+        r.kept[i] = take(at, (x->N / CHUNK + 1) * x->D, x->LE);
+    }
     return r;
 }
 
@@ -62,376 +72,417 @@ static int64_t grad_elements(const views *x) {
     return at.used;
 }
 
-static size_t grad_workspace(const ls_kernel_call *call) {
-    const views x = grad_views(call);
-    return (size_t)(lr_parts(x.B * x.K, call->threads) * grad_elements(&x)) * sizeof(float);
-}
-
 static ls_status grad_prepare(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_LINEAR_RECURRENCE_GRAD, call, state);
 }
 
 /* --- small sums --------------------------------------------------------------------------------------------------- */
 
-/* to_i += sign a_i b_i, element by element. */
-static void add_products(rows to, float sign, rows a, rows b, int64_t n) {
+/* y += sign a b, element by element, n rows. */
+static void add_products(rows y, float sign, rows a, rows b, int64_t n) {
     for (int64_t i = 0; i < n; i++)
-        for (int64_t d = 0; d < to.width; d += V_LANES) {
-            float *at = to.at + i * to.width + d;
+        for (int64_t d = 0; d < y.columns; d += V_LANES) {
+            float *to = y.at + i * y.width + d;
             const v_f32 more = load_whole(a.at + i * a.width + d) * load_whole(b.at + i * b.width + d);
-            v_store_f32(at, load_whole(at) + v_set(sign) * more, V_LANES);
+            v_store_f32(to, load_whole(to) + v_set(sign) * more, V_LANES);
         }
 }
 
-static void add_rows_of(rows to, rows from, int64_t n) {
-    for (int64_t i = 0; i < n; i++) subtract(to.at + i * to.width, -1, from.at + i * from.width, to.width);
+/* y += sign x, n rows. */
+static void add_rows_of(rows y, float sign, rows x, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t d = 0; d < y.columns; d += V_LANES) {
+            float *to = y.at + i * y.width + d;
+            v_store_f32(to, load_whole(to) + v_set(sign) * load_whole(x.at + i * x.width + d), V_LANES);
+        }
 }
 
-/* The sum over `width` elements of a_i b_i. */
-static float dot(rows a, rows b, int64_t i, int64_t width) {
+/* The sum over columns of a of a_i b_i. */
+static float dot(rows a, rows b, int64_t i) {
     v_f32 sum = v_set(0.0f);
-    for (int64_t d = 0; d < width; d += V_LANES)
+    for (int64_t d = 0; d < a.columns; d += V_LANES)
         sum += load_whole(a.at + i * a.width + d) * load_whole(b.at + i * b.width + d);
     return v_sum_lanes(sum);
 }
 
+/* The same of a and k times e. */
+static float dot_decayed(const views *x, const chunk *c, rows a, int64_t i) {
+    if (!x->by_element) return c->up_to[i] * dot(a, c->k, i);
+    v_f32 sum = v_set(0.0f);
+    for (int64_t d = 0; d < a.columns; d += V_LANES)
+        sum += load_whole(a.at + i * a.width + d) * load_whole(c->k.at + i * c->k.width + d) *
+               load_whole(c->e.at + i * c->e.width + d);
+    return v_sum_lanes(sum);
+}
+
+/*
+ * What is given times e or f, those of elements or one for each token, is added to `to`, and times y to the sums of
+ * those decays: element by element, or of decays of heads lane by lane.
+ */
+static void through_decay(const views *x, const chunk *c, rows to, rows sums, rows given, rows elements,
+                          const float *tokens, rows y) {
+    for (int64_t i = 0; i < c->n; i++) {
+        float *sum = sums.at + i * sums.width;
+        v_f32 lanes = load_whole(sum);
+        for (int64_t d = 0; d < to.columns; d += V_LANES) {
+            const v_f32 decay = x->by_element ? load_whole(elements.at + i * elements.width + d) : v_set(tokens[i]);
+            const v_f32 more = decay * load_whole(given.at + i * given.width + d);
+            const v_f32 exponent = more * load_whole(y.at + i * y.width + d);
+            v_store_f32(to.at + i * to.width + d, load_whole(to.at + i * to.width + d) + more, V_LANES);
+            if (x->by_element)
+                v_store_f32(sum + d, load_whole(sum + d) + exponent, V_LANES);
+            else
+                lanes += exponent;
+        }
+        if (!x->by_element) v_store_f32(sum, lanes, V_LANES);
+    }
+}
+
 /* --- through the scores ------------------------------------------------------------------------------------------- */
 
-/* scores = a b^T, of which b is given transposed; 0 above the diagonal and, if strict, on it. */
-static void find_scores_gradient(const chunk *c, rows scores, rows a, rows turned_b, int64_t depth, bool strict) {
-    for (int64_t i = 0; i < c->n; i += PART) {
-        const int64_t past = ls_min(i + PART, c->n);
-        product(row_from(scores, i), past - i, whole_vectors(past), as_it_is(row_from(a, i)), turned_b, depth, PUT);
-        for (int64_t r = i; r < past; r++)
-            for (int64_t j = r + (strict ? 0 : 1); j < CHUNK; j++) scores.at[r * CHUNK + j] = 0;
+/* Of decays of heads: r->scores, of factor_i both_ij D_ij, are added to the gradient of `both` and to dsum. */
+static void scores_of_heads_back(grad_room *r, rows both, rows d_both, const float *factor) {
+    const chunk *c = &r->c;
+    v_f32 column[CHUNK / V_LANES];
+    float columns[CHUNK];
+    for (int v = 0; v < CHUNK / V_LANES; v++) column[v] = v_set(0.0f);
+    for (int64_t i = 0; i < c->n; i++) {
+        const v_f32 by = v_set(factor != NULL ? factor[i] : 1.0f);
+        float *sum = r->dsum.at + i * r->dsum.width;
+        v_f32 row = load_whole(sum);
+        for (int64_t j = 0; j <= i; j += V_LANES) {
+            float *to = d_both.at + i * d_both.width + j;
+            const v_f32 score =
+                by * load_whole(r->scores.at + i * r->scores.width + j) * load_whole(c->D.at + i * c->D.width + j);
+            const v_f32 exponent = score * load_whole(both.at + i * both.width + j);
+            v_store_f32(to, load_whole(to) + score, V_LANES);
+            row += exponent;
+            column[j / V_LANES] += exponent;
+        }
+        v_store_f32(sum, row, V_LANES);
     }
+    memcpy(columns, column, sizeof columns);
+    for (int64_t j = 0; j < c->n; j++) r->dsum.at[j * r->dsum.width] -= columns[j];
 }
 
 /* Of decays of elements: tokens i of one part with tokens j of the same one. */
 static void back_within(const chunk *c, rows scores, rows of, int64_t first, int64_t past, rows d_of, rows d_k) {
-    for (int64_t d = 0; d < of.width; d += V_LANES) {
+    for (int64_t d = 0; d < of.columns; d += V_LANES) {
         for (int64_t i = first; i < past; i++) {
             const v_f32 at = load_whole(of.at + i * of.width + d);
-            v_f32 between = v_set(0.0f), sum = load_whole(d_of.at + i * of.width + d);
+            v_f32 between = v_set(0.0f), sum = load_whole(d_of.at + i * d_of.width + d);
             for (int64_t j = i; j >= first; j--) {
-                const v_f32 factor = v_set(scores.at[i * CHUNK + j]) * v_exp(between);
-                float *to = d_k.at + j * of.width + d;
-                sum += factor * load_whole(c->k.at + j * of.width + d);
+                const v_f32 factor = v_set(scores.at[i * scores.width + j]) * v_exp(between);
+                float *to = d_k.at + j * d_k.width + d;
+                sum += factor * load_whole(c->k.at + j * c->k.width + d);
                 v_store_f32(to, load_whole(to) + factor * at, V_LANES);
-                between += load_whole(c->g.at + j * of.width + d);
+                between += load_whole(c->g.at + j * c->g.width + d);
             }
-            v_store_f32(d_of.at + i * of.width + d, sum, V_LANES);
+            v_store_f32(d_of.at + i * d_of.width + d, sum, V_LANES);
         }
     }
 }
 
-/* The gradients of `of` and k of the scores sum over d of of_id k_jd D_ijd are added; r->scores has theirs. */
-static void scores_back(const views *x, grad_room *r, rows of, rows d_of, rows d_k) {
+/* Of decays of elements: the gradients of the scores sum over d of of_id k_jd D_ijd are added to dsum, d_of and dk. */
+static void scores_of_elements_back(grad_room *r, rows of, rows d_of) {
     const chunk *c = &r->c;
-    if (!x->by_element) {
-        multiply(r->scores, r->scores, c->D, c->n);
-        lower_product(d_of, c->n, x->LD, r->scores, c->k);
-        upper_product(d_k, c->n, x->LD, r->scores, of);
-        return;
-    }
+    clear(r->own_q, c->n);
+    clear(r->own_k, c->n);
     for (int64_t i = 0; i < c->n; i += PART) {
         const int64_t past = ls_min(i + PART, c->n), n = past - i;
         if (i > 0) {
             const rows scores = row_from(r->scores, i);
             decay_until(c, c->some_k, c->k, i);
-            product(r->some, n, x->LD, as_it_is(scores), c->some_k, i, PUT);
+            product(r->some, n, as_it_is(scores), c->some_k, i, alone());
             decay_from(c, r->some, r->some, i, n);
-            add_rows_of(row_from(d_of, i), r->some, n);
+            add_rows_of(row_from(r->own_q, i), 1, r->some, n);
             decay_from(c, c->some_x, row_from(of, i), i, n);
-            product(r->some, i, x->LD, turned(scores), c->some_x, n, PUT);
+            product(r->some, i, turned(scores), c->some_x, n, alone());
             decay_until(c, r->some, r->some, i);
-            add_rows_of(d_k, r->some, i);
+            add_rows_of(r->own_k, 1, r->some, i);
         }
-        back_within(c, r->scores, of, i, past, d_of, d_k);
+        back_within(c, r->scores, of, i, past, r->own_q, r->own_k);
     }
+    add_products(r->dsum, 1, of, r->own_q, c->n);
+    add_products(r->dsum, -1, c->k, r->own_k, c->n);
+    add_rows_of(d_of, 1, r->own_q, c->n);
+    add_rows_of(r->dk, 1, r->own_k, c->n);
 }
 
-/* --- a chunk ------------------------------------------------------------------------------------------------------ */
+/* --- a head of a chunk -------------------------------------------------------------------------------------------- */
 
-/* last[d] = the sum over e of S dS: the gradient of what the state in front is multiplied by. */
-static void find_last(const views *x, grad_room *r) {
-    for (int64_t d = 0; d < x->D; d++) r->last[d] = dot(r->S, r->dS, d, x->LE);
-}
-
-/* dS becomes the gradient of the state in front of the chunk, where dV' is what z has in front. */
-static void retreat(const views *x, const chunk *c, rows dS, rows grad_o, rows z) {
-    decay_state(x, c, dS);
-    product(dS, x->D, dS.width, turned(c->qe), grad_o, c->n, PLUS);
-    if (x->delta) product(dS, x->D, dS.width, turned(column_from(c->x, x->LE)), z, c->n, MINUS);
-}
-
-/* dV' of columns from 0 on: P^T dO + (k f) dS. */
-static void find_written_gradient(const views *x, const chunk *c, rows dS, rows grad_o, rows z, bool scores) {
-    product(z, c->n, dS.width, as_it_is(c->kf), dS, x->D, PUT);
-    if (scores) upper_product(z, c->n, x->LE, c->P, grad_o);
-}
-
-/* Through P, Q e and K f; dsum: of the sums of decays up to each token. */
-static void through_state(const views *x, grad_room *r) {
+/* Through P, Q e and K f; S: in front of the chunk; dS: of the state behind it. */
+static void through_state(const views *x, grad_room *r, rows written, rows S, rows dS) {
     const chunk *c = &r->c;
-    turn(r->turned_written, r->written, c->n, x->LE);
-    find_scores_gradient(c, r->scores, r->grad_o, r->turned_written, x->E, false);
-    clear(r->dq, c->n);
-    clear(r->dk, c->n);
-    clear(r->dsum, c->n);
-    scores_back(x, r, c->q, r->dq, r->dk);
-    add_products(r->dsum, 1, c->q, r->dq, c->n);
-    turn(r->turned_S, r->S, x->D, x->LE);
-    product(r->dqe, c->n, x->LD, as_it_is(r->grad_o), r->turned_S, x->E, PUT);
-    if (x->delta) {
-        const rows dW = column_from(r->z, x->LE);
-        for (int64_t i = 0; i < c->n; i++) fill_row((rows){dW.at + i * dW.width, x->LD}, 0, 0);
-        product(dW, c->n, x->LD, as_it_is(r->z), r->turned_S, x->E, MINUS);
-    }
-    turn(r->turned_S, r->dS, x->D, x->LE);
-    product(r->dkf, c->n, x->LD, as_it_is(r->written), r->turned_S, x->E, PUT);
+    turn(r->turned_written, written, c->n, x->LE);
+    lower_of_product(r->scores, c->n, as_it_is(r->grad_o), r->turned_written, x->E);
+    if (x->by_element)
+        scores_of_elements_back(r, c->q, r->dq);
+    else
+        scores_of_heads_back(r, c->qk, r->dqk, NULL);
+    turn(r->turned_S, S, x->D, x->LE);
+    product(r->dqe, c->n, as_it_is(r->grad_o), r->turned_S, x->E, alone());
+    if (x->delta) product(w_of(x, r->z), c->n, as_it_is(r->z), r->turned_S, x->E, negative());
+    turn(r->turned_S, dS, x->D, x->LE);
+    product(r->dkf, c->n, as_it_is(written), r->turned_S, x->E, alone());
 }
 
 static void store_gate(const ls_view *to, int64_t b, int64_t n, int64_t h, float value) {
     if (to->size[3] > 0) ((float *)to->data)[place_of(to, b, n, h)] = value;
 }
 
-/* Through the values and, of a delta rule, through (I + T) X = [beta V | beta K e]: dv, dbeta and more of dk. */
-static void through_write(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h) {
+/* Through (I + T) X = [beta V | beta K e] of a delta rule: dbeta and more of dk. */
+static void through_solution(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h) {
     const chunk *c = &r->c;
-    const rows yw = column_from(r->z, x->LE);
-    if (x->delta) {
-        solve_turned(c->T, r->z, c->n);
-        turn(r->turned_x, c->x, c->n, c->x.width);
-        find_scores_gradient(c, r->scores, r->z, r->turned_x, c->x.width, true);
-        for (int64_t i = 0; i < c->n; i++) { /* the gradient of T is that of -(I + T)^-1 */
-            float *row = r->scores.at + i * CHUNK;
-            const float sum = -dot(r->scores, c->A, i, CHUNK) + dot(r->z, c->v, i, x->LE) + dot(yw, c->ke, i, x->LD);
-            store_gate(&call->out[4], b, c->first + i, h, sum);
-            for (int64_t j = 0; j < CHUNK; j += V_LANES)
-                v_store_f32(row + j, v_set(-c->beta[i]) * load_whole(row + j), V_LANES);
-        }
-        clear(r->dk_left, c->n);
-        scores_back(x, r, c->k, r->dk_left, r->dk);
-        add_products(r->dsum, 1, c->k, r->dk_left, c->n);
-        add_products(r->dsum, -1, c->k, r->dk, c->n);
-        add_rows_of(r->dk, r->dk_left, c->n);
-        for (int64_t i = 0; i < c->n; i++) {
-            const rows row = {yw.at + i * yw.width, x->LD};
-            scale_rows(row, row, c->beta + i, 1, x->LD);
-            add_products(row_from(r->dk, i), 1, row, row_from(c->e, i), 1);
-            add_products(row_from(r->dsum, i), 1, row, row_from(c->ke, i), 1);
-        }
-    } else {
-        for (int64_t i = 0; i < c->n; i++) store_gate(&call->out[4], b, c->first + i, h, dot(r->z, c->v, i, x->LE));
-        add_products(r->dsum, -1, c->k, r->dk, c->n);
+    const rows u = u_of(x, r->z), w = w_of(x, r->z);
+    float minus_beta[CHUNK];
+    clear_behind(r->z, c->n);
+    solve_turned(c->T, r->z, c->n);
+    turn(r->turned_x, c->x, c->n, c->x.columns);
+    lower_of_product(r->scores, c->n, as_it_is(r->z), r->turned_x, c->x.columns);
+    for (int64_t i = 0; i < c->n; i++) { /* the gradient of T is that of -(I + T)^-1 */
+        v_f32 sum = v_set(0.0f);
+        for (int64_t j = 0; j <= i; j += V_LANES) /* A has nothing on its diagonal and above it */
+            sum -= load_whole(r->scores.at + i * r->scores.width + j) * load_whole(c->A.at + i * c->A.width + j);
+        for (int64_t j = i; j < ls_min(CHUNK, whole_vectors(i + 1)); j++) r->scores.at[i * r->scores.width + j] = 0;
+        minus_beta[i] = -c->beta[i];
+        store_gate(&call->out[4], b, c->first + i, h, v_sum_lanes(sum) + dot(u, c->v, i) + dot_decayed(x, c, w, i));
     }
-    scale_rows(r->written, r->z, c->beta, c->n, x->LE);
-    store_rows(r->written, &call->out[2], b, c->first, c->n, h);
+    if (x->by_element) {
+        scale_rows(r->scores, r->scores, minus_beta, c->n);
+        scores_of_elements_back(r, c->k, r->dk);
+    } else {
+        scores_of_heads_back(r, c->kk, r->dkk, minus_beta);
+    }
+    scale_rows(w, w, c->beta, c->n);
+    through_decay(x, c, r->dk, r->dsum, w, c->e, c->up_to, c->k);
 }
 
-/* Through e, f and `last`, which end the gradients of q, k and the decays. */
-static void through_decays(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h) {
+/* Through the values. */
+static void through_values(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h) {
+    const chunk *c = &r->c;
+    const rows u = u_of(x, r->z);
+    if (!x->delta)
+        for (int64_t i = 0; i < c->n; i++) store_gate(&call->out[4], b, c->first + i, h, dot(u, c->v, i));
+    scale_rows(u, u, c->beta, c->n);
+    store_rows(u, &call->out[2], b, c->first, c->n, h);
+}
+
+/* The gradient of the decays, from those of their sums. */
+static void store_decays(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h) {
     const chunk *c = &r->c;
     const ls_view *to = &call->out[3];
-    add_products(r->dq, 1, r->dqe, c->e, c->n);
-    add_products(r->dsum, 1, r->dqe, c->qe, c->n);
-    add_products(r->dk, 1, r->dkf, c->f, c->n);
-    add_rows_of(row_from(r->sum_q, c->first), r->dq, c->n);
-    add_rows_of(row_from(r->sum_k, c->first), r->dk, c->n);
-    multiply(r->dkf, r->dkf, c->kf, c->n);
+    if (to->size[3] == 0) return;
+    const rows end = row_from(r->dsum, c->n - 1);
+    add_rows_of(r->dsum, -1, r->dbehind, c->n);
+    for (int64_t i = 0; i < c->n; i++) add_rows_of(end, 1, row_from(r->dbehind, i), 1);
+    for (int64_t d = 0; d < x->D; d++) end.at[x->by_element ? d : 0] += r->last[d] * c->last[d];
+    for (int64_t i = c->n - 2; i >= 0; i--) add_rows_of(row_from(r->dsum, i), 1, row_from(r->dsum, i + 1), 1);
+    if (c->fresh) clear(r->dsum, 1); /* what it multiplies is 0 */
     for (int64_t i = 0; i < c->n; i++) {
-        subtract(r->dsum.at + i * x->LD, 1, r->dkf.at + i * x->LD, x->LD);
-        subtract(r->dsum.at + (c->n - 1) * x->LD, -1, r->dkf.at + i * x->LD, x->LD);
-    }
-    for (int64_t d = 0; d < x->D; d++) r->dsum.at[(c->n - 1) * x->LD + d] += r->last[d] * c->last[d];
-    for (int64_t i = c->n - 2; i >= 0; i--) subtract(r->dsum.at + i * x->LD, -1, r->dsum.at + (i + 1) * x->LD, x->LD);
-    if (c->fresh) fill_row(r->dsum, 0, 0); /* what it multiplies is 0 */
-    for (int64_t i = 0; i < c->n && to->size[3] > 0; i++) {
         float *at = (float *)to->data + place_of(to, b, c->first + i, h);
-        const float *from = r->dsum.at + i * x->LD;
-        v_f32 sum = v_set(0.0f);
-        for (int64_t d = 0; d < x->LD; d += V_LANES) {
-            sum += load_whole(from + d);
-            if (x->by_element) v_store_f32(at + d, load_whole(from + d), x->D - d);
-        }
-        if (!x->by_element) *at = v_sum_lanes(sum);
+        const float *from = r->dsum.at + i * r->dsum.width;
+        for (int64_t d = 0; d < x->D && x->by_element; d += V_LANES)
+            v_store_f32(at + d, load_whole(from + d), x->D - d);
+        if (!x->by_element) *at = v_sum_lanes(load_whole(from));
     }
 }
 
-/* --- a head ------------------------------------------------------------------------------------------------------- */
-
-/* The states in front of all chunks that have one are kept, and where chunks end; returns how many chunks there are. */
-static int64_t keep_states(const views *x, grad_room *r, int64_t b, int64_t h) {
-    int64_t n = 0, kept = 0;
-    for (int64_t first = 0, end; first < x->N; first = end) {
-        end = chunk_end(x, b, first);
-        r->ends[n++] = (int32_t)end;
-        make_chunk(x, &r->c, b, h, first, end);
-        if (r->c.fresh)
-            clear(r->S, x->D);
-        else
-            memcpy(row_from(r->kept, kept++ * x->D).at, r->S.at, (size_t)(x->D * x->LE) * sizeof(float));
-        find_written(x, &r->c, r->S, r->written);
-        advance(x, &r->c, r->S, r->written);
-    }
-    return n;
-}
-
-static void head_back(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h) {
-    const int64_t n = keep_states(x, r, b, h);
-    int64_t kept = 0;
-    for (int64_t i = 0; i < n; i++) kept += !begins(x, b, i > 0 ? r->ends[i - 1] : 0);
-    for (int64_t i = n - 1; i >= 0; i--) {
-        make_chunk(x, &r->c, b, h, i > 0 ? r->ends[i - 1] : 0, r->ends[i]);
-        if (r->c.fresh)
-            clear(r->S, x->D);
-        else
-            memcpy(r->S.at, row_from(r->kept, --kept * x->D).at, (size_t)(x->D * x->LE) * sizeof(float));
-        load_rows(r->grad_o, x->grad_o, b, r->c.first, r->c.n, h);
-        find_written(x, &r->c, r->S, r->written);
-        find_written_gradient(x, &r->c, r->dS, r->grad_o, r->z, true);
-        find_last(x, r);
-        through_state(x, r);
-        retreat(x, &r->c, r->dS, r->grad_o, r->z);
-        if (r->c.fresh) clear(r->dS, x->D);
-        through_write(call, x, r, b, h);
-        through_decays(call, x, r, b, h);
-    }
+/* S: in front of the chunk; dS: of the state behind it, and then of that in front. */
+static void head_back(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h, rows S, rows dS) {
+    const chunk *c = &r->c;
+    make_head(x, &r->c, b, h);
+    load_rows(r->grad_o, x->grad_o, b, c->first, c->n, h, c->ahead);
+    const rows written = find_written(x, c, S, r->written);
+    find_written_gradient(x, c, dS, r->grad_o, r->z);
+    for (int64_t d = 0; d < x->D; d++) r->last[d] = dot(S, dS, d);
+    clear(r->dsum, c->n);
+    clear(r->dbehind, c->n);
+    through_state(x, r, written, S, dS);
+    retreat(x, c, dS, r->grad_o, r->z);
+    if (c->fresh) clear(dS, x->D);
+    if (x->delta) through_solution(call, x, r, b, h);
+    through_values(call, x, r, b, h);
+    through_decay(x, c, r->dq, r->dsum, r->dqe, c->e, c->up_to, c->q);
+    through_decay(x, c, r->dk, r->dbehind, r->dkf, c->f, c->behind, c->k);
+    store_decays(call, x, r, b, h);
 }
 
 /* All tokens have read, and all have written, the same state. */
-static void head_back_unmasked(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h) {
-    chunk *c = &r->c;
-    for (int64_t first = 0; first < x->N; first += CHUNK) {
-        make_chunk(x, c, b, h, first, ls_min(x->N, first + CHUNK));
-        load_rows(r->grad_o, x->grad_o, b, first, c->n, h);
-        turn(r->turned_S, r->S, x->D, x->LE);
-        product(r->dq, c->n, x->LD, as_it_is(r->grad_o), r->turned_S, x->E, PUT);
-        turn(r->turned_S, r->dS, x->D, x->LE);
-        product(r->dk, c->n, x->LD, as_it_is(c->x), r->turned_S, x->E, PUT);
-        product(r->z, c->n, x->LE, as_it_is(c->k), r->dS, x->D, PUT);
-        add_rows_of(row_from(r->sum_q, first), r->dq, c->n);
-        add_rows_of(row_from(r->sum_k, first), r->dk, c->n);
-        for (int64_t i = 0; i < c->n; i++) store_gate(&call->out[4], b, first + i, h, dot(r->z, c->v, i, x->LE));
-        scale_rows(r->written, r->z, c->beta, c->n, x->LE);
-        store_rows(r->written, &call->out[2], b, first, c->n, h);
+static void head_back_unmasked(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h, rows S,
+                               rows dS) {
+    const chunk *c = &r->c;
+    make_head(x, &r->c, b, h);
+    load_rows(r->grad_o, x->grad_o, b, c->first, c->n, h, c->ahead);
+    turn(r->turned_S, S, x->D, x->LE);
+    product(r->dq, c->n, as_it_is(r->grad_o), r->turned_S, x->E, plus(r->dq));
+    turn(r->turned_S, dS, x->D, x->LE);
+    product(r->dk, c->n, as_it_is(c->x), r->turned_S, x->E, plus(r->dk));
+    product(r->z, c->n, as_it_is(c->k), dS, x->D, alone());
+    through_values(call, x, r, b, h);
+}
+
+/* --- a bundle ----------------------------------------------------------------------------------------------------- */
+
+static rows kept_state(const views *x, const grad_room *r, int64_t i, int64_t slot) {
+    return row_from(r->kept[i], slot * x->D);
+}
+
+/*
+ * The states in front of all chunks that have one, in slots from 0 on, where that in front of the first token is; how
+ * many there are. Where chunks end, and how many there are.
+ */
+static int64_t keep_states(const views *all, grad_room *r, const bundle *of, int64_t *chunks) {
+    views front = *all;
+    const views *x = &front;
+    front.q = NULL; /* results are not needed */
+    int64_t kept = 1;
+    *chunks = 0;
+    for (int64_t first = 0, end; first < x->N; first = end) {
+        end = chunk_end(x, of->b, first);
+        r->ends[(*chunks)++] = (int32_t)end;
+        if (x->unmasked || end == x->N || begins(x, of->b, end)) continue;
+        begin_chunk(x, &r->c, of->b, of->key, first, end, false);
+        for (int64_t h = of->first, i = 0; h < of->past; h++, i++) {
+            const rows S = r->c.fresh ? r->zero : kept_state(x, r, i, kept - 1);
+            make_head(x, &r->c, of->b, h);
+            advance(x, &r->c, kept_state(x, r, i, kept), S, find_written(x, &r->c, S, r->written));
+        }
+        kept++;
+    }
+    return kept;
+}
+
+/*
+ * The gradients of q and k of a chunk, to where they belong. sums: rows of q of all tokens, then of k, to which those
+ * of a piece are added; at NULL: there is one bundle.
+ */
+static void end_chunk(const ls_kernel_call *call, const views *x, grad_room *r, const bundle *of, rows sums) {
+    const chunk *c = &r->c;
+    if (!x->by_element && !x->unmasked) {
+        product_of(LOWER, r->dq, c->n, x->LD, as_it_is(r->dqk), c->k, c->n, plus(r->dq));
+        product_of(UPPER, r->dk, c->n, x->LD, turned(r->dqk), c->q, c->n, plus(r->dk));
+    }
+    if (!x->by_element && x->delta) {
+        product_of(LOWER, r->dk, c->n, x->LD, as_it_is(r->dkk), c->k, c->n, plus(r->dk));
+        product_of(UPPER, r->dk, c->n, x->LD, turned(r->dkk), c->k, c->n, plus(r->dk));
+    }
+    if (sums.at == NULL) {
+        store_rows(r->dq, &call->out[0], of->b, c->first, c->n, of->key);
+        store_rows(r->dk, &call->out[1], of->b, c->first, c->n, of->key);
+    } else {
+        add_rows_of(row_from(sums, c->first), 1, r->dq, c->n);
+        add_rows_of(row_from(sums, x->N + c->first), 1, r->dk, c->n);
     }
 }
 
-/* Key heads, numbered over the batch. */
-static void grad_part(const void *context, int part, int64_t first, int64_t last) {
-    const ls_kernel_call *call = context;
-    const views x = grad_views(call);
-    const int64_t group = x.H / x.K, size = x.D * x.E;
-    room at = room_of_part(call, part, grad_elements(&x));
-    grad_room r = take_grad(&x, &at);
-    for (int64_t i = first; i < last; i++) {
-        const int64_t b = i / x.K, key = i % x.K;
-        clear(r.sum_q, x.N);
-        clear(r.sum_k, x.N);
-        for (int64_t h = key * group; h < (key + 1) * group; h++) {
-            float *dstate = (float *)call->out[5].data + (b * x.H + h) * size;
-            load_dense(r.S, (const float *)call->in[7].data + (b * x.H + h) * size, x.D, x.E);
-            load_dense(r.dS, dstate, x.D, x.E);
-            (x.unmasked ? head_back_unmasked : head_back)(call, &x, &r, b, h);
-            store_dense(r.dS, dstate, x.D, x.E);
+static void bundle_back(const ls_kernel_call *call, const views *x, grad_room *r, const bundle *of, rows sums) {
+    const int64_t heads = of->past - of->first, size = x->D * x->E, at = of->b * x->H + of->first;
+    const float *states = (const float *)call->in[7].data + at * size;
+    float *dstates = (float *)call->out[5].data + at * size;
+    int64_t n;
+    for (int64_t i = 0; i < heads; i++) {
+        load_dense(kept_state(x, r, i, 0), states + i * size, x->D, x->E);
+        load_dense(r->dS[i], dstates + i * size, x->D, x->E);
+    }
+    int64_t kept = keep_states(x, r, of, &n);
+    while (n-- > 0) {
+        begin_chunk(x, &r->c, of->b, of->key, n > 0 ? r->ends[n - 1] : 0, r->ends[n], true);
+        clear(r->dqk, CHUNK);
+        clear(r->dkk, CHUNK);
+        clear(r->dq, r->c.n);
+        clear(r->dk, r->c.n);
+        if (!r->c.fresh && !x->unmasked) kept--;
+        for (int64_t i = 0; i < heads; i++) {
+            const rows S = r->c.fresh && !x->unmasked ? r->zero : kept_state(x, r, i, x->unmasked ? 0 : kept);
+            (x->unmasked ? head_back_unmasked : head_back)(call, x, r, of->b, of->first + i, S, r->dS[i]);
         }
-        store_rows(r.sum_q, &call->out[0], b, 0, x.N, key);
-        store_rows(r.sum_k, &call->out[1], b, 0, x.N, key);
+        end_chunk(call, x, r, of, sums);
+    }
+    for (int64_t i = 0; i < heads; i++) store_dense(r->dS[i], dstates + i * size, x->D, x->E);
+}
+
+/* --- the call ----------------------------------------------------------------------------------------------------- */
+
+/* Key heads of all sequences in pieces of whole bundles: more than one where there would be few tasks. */
+typedef struct grad_plan {
+    views x;
+    const ls_kernel_call *call;
+    int64_t keys, bundles, pieces; /* of a key */
+    int64_t elements, sums;        /* of a thread's room; of the sums of a piece */
+} grad_plan;
+
+static grad_plan make_plan(const ls_kernel_call *call) {
+    grad_plan p = {.x = grad_views(call), .call = call};
+    const views *x = &p.x;
+    room at = {NULL, 0};
+    p.keys = x->B * x->K;
+    p.bundles = ls_ceil_div(x->H / x->K, BUNDLE);
+    p.pieces = ls_min(p.bundles, ls_ceil_div(FEWEST_TASKS, ls_max(1, p.keys)));
+    p.elements = grad_elements(x);
+    (void)take(&at, 2 * x->N, x->LD);
+    p.sums = p.bundles > 1 ? at.used : 0;
+    return p;
+}
+
+static size_t grad_workspace(const ls_kernel_call *call) {
+    const grad_plan p = make_plan(call);
+    const int64_t threads = ls_max(1, call->threads), sums = p.pieces > 1 ? p.keys * p.pieces : threads;
+    return (size_t)(threads * p.elements + sums * p.sums) * sizeof(float);
+}
+
+static rows sums_at(const grad_plan *p, int64_t i) {
+    if (p->sums == 0) return (rows){0};
+    room at = {(float *)p->call->workspace + ls_max(1, p->call->threads) * p->elements + i * p->sums, 0};
+    return take(&at, 2 * p->x.N, p->x.LD);
+}
+
+static void piece_back(void *context, int i, int thread) {
+    const grad_plan *p = context;
+    const views *x = &p->x;
+    const int64_t key = i / p->pieces, piece = i % p->pieces;
+    room at = {(float *)p->call->workspace + thread * p->elements, 0};
+    grad_room r = take_grad(x, &at);
+    const rows sums = sums_at(p, p->pieces > 1 ? i : thread);
+    const uint32_t before = v_flush_begin();
+    clear(r.zero, x->D);
+    if (sums.at != NULL) clear(sums, 2 * x->N);
+    for (int64_t j = ls_part_start(p->bundles, p->pieces, piece); j < ls_part_start(p->bundles, p->pieces, piece + 1);
+         j++) {
+        const bundle of = bundle_at(x, key * p->bundles + j);
+        bundle_back(p->call, x, &r, &of, sums);
+    }
+    if (sums.at != NULL && p->pieces == 1) {
+        store_rows(sums, &p->call->out[0], key / x->K, 0, x->N, key % x->K);
+        store_rows(row_from(sums, x->N), &p->call->out[1], key / x->K, 0, x->N, key % x->K);
+    }
+    v_flush_end(before);
+}
+
+/* The sums of all pieces, of some tokens of all key heads: rows of q, then of k. */
+static void add_pieces(const void *context, int part, int64_t first, int64_t last) {
+    (void)part;
+    const grad_plan *p = context;
+    const views *x = &p->x;
+    for (int64_t row = first; row < last; row++) {
+        const int64_t key = row / (2 * x->N), token = row % (2 * x->N);
+        const rows sum = row_from(sums_at(p, key * p->pieces), token);
+        LS_ASSERT(p->sums > 0);
+        for (int64_t i = 1; i < p->pieces; i++)
+            add_rows_of(sum, 1, row_from(sums_at(p, key * p->pieces + i), token), 1);
+        store_rows(sum, &p->call->out[token < x->N ? 0 : 1], key / x->K, token % x->N, 1, key % x->K);
     }
 }
 
 static void grad_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    const views x = grad_views(call);
-    ls_cpu_split(pool, x.B * x.K, lr_parts(x.B * x.K, call->threads), grad_part, call);
-}
-
-/* --- maps of gradients -------------------------------------------------------------------------------------------- */
-
-static views back_views(const ls_kernel_call *call) {
-    return sized((views){.q = &call->in[0],
-                         .k = &call->in[1],
-                         .decay = &call->in[2],
-                         .beta = &call->in[3],
-                         .places = &call->in[4],
-                         .grad_o = &call->in[5]},
-                 call);
-}
-
-/* dS: [dS | M^T], or dS where M is a diagonal, which `factor` has. */
-typedef struct back_room {
-    chunk c;
-    rows dS, z, grad_o;
-    float *factor;
-    int32_t *ends;
-} back_room;
-
-static back_room take_back(const views *x, room *at) {
-    back_room r = {.c = take_chunk(x, at),
-                   .dS = take(at, x->D, solved_width(x)),
-                   .z = take(at, CHUNK, solved_width(x)),
-                   .grad_o = take(at, CHUNK, solved_width(x)),
-                   .factor = take(at, 1, x->LD).at};
-    r.ends = (int32_t *)take(at, 1, whole_vectors(x->N + 1)).at;
-    return r;
-}
-
-static int64_t back_elements(const views *x) {
-    room at = {NULL, 0};
-    (void)take_back(x, &at);
-    return at.used;
-}
-
-static size_t back_workspace(const ls_kernel_call *call) {
-    const views x = back_views(call);
-    return (size_t)(lr_parts(x.B * x.H, call->threads) * back_elements(&x)) * sizeof(float);
-}
-
-static ls_status back_prepare(const ls_kernel_call *call, void **state) {
-    return check_only(LS_KERNEL_LINEAR_RECURRENCE_BACK, call, state);
-}
-
-static void head_back_map(const views *x, back_room *r, int64_t b, int64_t h) {
-    int64_t n = 0;
-    for (int64_t first = 0; first < x->N; first = r->ends[n++]) r->ends[n] = (int32_t)chunk_end(x, b, first);
-    clear(r->dS, x->D);
-    clear(r->grad_o, CHUNK);
-    for (int64_t d = 0; d < x->D && x->delta; d++) r->dS.at[d * r->dS.width + x->LE + d] = 1;
-    for (int64_t d = 0; d < x->LD; d++) r->factor[d] = 1;
-    for (int64_t i = n - 1; i >= 0; i--) {
-        make_chunk(x, &r->c, b, h, i > 0 ? r->ends[i - 1] : 0, r->ends[i]);
-        for (int64_t t = 0; t < r->c.n; t++)
-            load_rows((rows){r->grad_o.at + t * r->grad_o.width, x->LE}, x->grad_o, b, r->c.first + t, 1, h);
-        if (x->delta) find_written_gradient(x, &r->c, r->dS, r->grad_o, r->z, true);
-        retreat(x, &r->c, r->dS, r->grad_o, r->z);
-        if (r->c.fresh) clear(r->dS, x->D);
-        for (int64_t d = 0; d < x->LD; d++) r->factor[d] *= r->c.fresh ? 0 : r->c.last[d];
-    }
-}
-
-static void back_part(const void *context, int part, int64_t first, int64_t last) {
-    const ls_kernel_call *call = context;
-    const views x = back_views(call);
-    room at = room_of_part(call, part, back_elements(&x));
-    back_room r = take_back(&x, &at);
-    const int64_t size = call->out[0].size[2], factors = size - x.D * x.E;
-    for (int64_t i = first; i < last; i++) {
-        float *map = (float *)call->out[0].data + i * size, *M = map + x.D * x.E;
-        head_back_map(&x, &r, i / x.H, i % x.H);
-        store_dense(r.dS, map, x.D, x.E);
-        if (x.delta)
-            for (int64_t m = 0; m < factors; m++) M[m] = r.dS.at[m % x.D * r.dS.width + x.LE + m / x.D];
-        else
-            memcpy(M, r.factor, (size_t)factors * sizeof(float));
-    }
-}
-
-static void back_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
-    (void)state;
-    const views x = back_views(call);
-    ls_cpu_split(pool, x.B * x.H, lr_parts(x.B * x.H, call->threads), back_part, call);
+    enum { LEAST = 256 }; /* rows of a part */
+    grad_plan p = make_plan(call);
+    LS_ASSERT(call->workspace != NULL);
+    ls_pool_run(pool, (int)(p.keys * p.pieces), piece_back, &p);
+    const int64_t rows_of_keys = 2 * p.keys * p.x.N;
+    if (p.pieces > 1)
+        ls_cpu_split(pool, rows_of_keys, ls_cpu_parts(rows_of_keys, LEAST, call->threads), add_pieces, &p);
 }
 
 const ls_kernel LS_CPU_NAME(linear_recurrence_grad) = {.id = LS_KERNEL_LINEAR_RECURRENCE_GRAD,
@@ -439,8 +490,3 @@ const ls_kernel LS_CPU_NAME(linear_recurrence_grad) = {.id = LS_KERNEL_LINEAR_RE
                                                        .workspace = grad_workspace,
                                                        .prepare = grad_prepare,
                                                        .run = grad_run};
-const ls_kernel LS_CPU_NAME(linear_recurrence_back) = {.id = LS_KERNEL_LINEAR_RECURRENCE_BACK,
-                                                       LS_CPU_VARIANT,
-                                                       .workspace = back_workspace,
-                                                       .prepare = back_prepare,
-                                                       .run = back_run};

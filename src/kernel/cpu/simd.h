@@ -185,6 +185,35 @@ V_INLINE v_f32 v_sqrt(v_f32 v) {
 #endif
 }
 
+/*
+ * From here to v_flush_end numbers below 1.2e-38 are taken as 0 by this thread: arithmetic with them is a hundred times
+ * slower on some processors, and what decays for long ends there. Returns what v_flush_end sets again.
+ */
+V_INLINE uint32_t v_flush_begin(void) {
+#if defined __SSE2__
+    const uint32_t before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040u);
+    return before;
+#elif defined __aarch64__
+    uint64_t before;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+    __asm__ volatile("msr fpcr, %0" : : "r"(before | UINT64_C(1) << 24) : "memory");
+    return (uint32_t)before;
+#else
+    return 0;
+#endif
+}
+
+V_INLINE void v_flush_end(uint32_t before) {
+#if defined __SSE2__
+    _mm_setcsr(before);
+#elif defined __aarch64__
+    __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)before) : "memory");
+#else
+    (void)before;
+#endif
+}
+
 /* Sum of the lanes, added as a tree. */
 V_INLINE float v_sum(v_f32 v) {
     for (int half = V_LANES / 2; half > 0; half /= 2) {

@@ -1,0 +1,193 @@
+/*
+ * Products of small matrices in f32 for the chunks of the linear recurrence, and the solution of their triangular
+ * systems. Rows are an odd number of cache lines apart: a block of a matrix of 128 columns whose rows are 512 bytes
+ * apart would find room in half of the first cache alone.
+ */
+#ifndef LS_KERNEL_CPU_LINEAR_RECURRENCE_PRODUCTS_H
+#define LS_KERNEL_CPU_LINEAR_RECURRENCE_PRODUCTS_H
+
+#include "kernel/cpu/cpu_impl.h"
+#include "kernel/cpu/register_block.h"
+
+static inline int64_t whole_vectors(int64_t n) { return ls_ceil_div(n, V_LANES) * V_LANES; }
+
+V_INLINE v_f32 load_whole(const float *p) { return v_load_f32(p, V_LANES); }
+
+/* A matrix; columns are whole vectors, those behind the ones that count are 0. */
+typedef struct rows {
+    float *at;
+    int64_t width; /* elements from row to row */
+    int64_t columns;
+} rows;
+
+static inline rows row_from(rows m, int64_t i) { return (rows){m.at + i * m.width, m.width, m.columns}; }
+static inline rows columns_from(rows m, int64_t j, int64_t n) { return (rows){m.at + j, m.width, n}; }
+static inline void clear(rows m, int64_t n) { memset(m.at, 0, (size_t)(n * m.width) * sizeof(float)); }
+
+/* --- room --------------------------------------------------------------------------------------------------------- */
+
+/* Where matrices lie one behind the other; without `at` they are only counted. */
+typedef struct room {
+    float *at;
+    int64_t used;
+} room;
+
+/* With some rows more, which products read (VECTOR_ROWS). */
+static inline rows take(room *r, int64_t n, int64_t columns) {
+    enum { LINE = 64 / sizeof(float) };
+    const int64_t width = (ls_ceil_div(columns, LINE) | 1) * LINE;
+    const rows m = {r->at != NULL ? r->at + r->used : NULL, width, columns};
+    r->used += (n + VECTOR_ROWS) * width;
+    return m;
+}
+
+/* --- products ----------------------------------------------------------------------------------------------------- */
+
+typedef struct left {
+    const float *at;
+    int64_t row, step;
+} left;
+
+static inline left as_it_is(rows m) { return (left){m.at, m.width, 1}; }
+static inline left turned(rows m) { return (left){m.at, 1, m.width}; }
+
+/* What a product is added to, times `sign`: rows that are multiplied by `factor`, NULL: by 1. at NULL: to nothing. */
+typedef struct onto {
+    float sign;
+    rows to;
+    const float *factor;
+} onto;
+
+static inline onto alone(void) { return (onto){.sign = 1}; }
+static inline onto negative(void) { return (onto){.sign = -1}; }
+static inline onto plus(rows to) { return (onto){1, to, NULL}; }
+static inline onto minus(rows to) { return (onto){-1, to, NULL}; }
+static inline onto plus_of(const float *factor, rows to) { return (onto){1, to, factor}; }
+
+/* What of `a` is not 0: all, what is on and below its diagonal, or on and above it. */
+typedef enum shape { WHOLE, LOWER, UPPER } shape;
+
+V_INLINE void product_block(int vectors, rows y, int64_t n, left a, rows b, int64_t depth, onto s, int64_t i,
+                            int64_t j) {
+    v_f32 block[VECTOR_ROWS][VECTOR_COLUMNS];
+    vector_sums(block, vectors, depth, a.at, a.row, a.step, b.at + j, b.width, NULL);
+    const v_f32 sign = v_set(s.sign);
+#pragma GCC unroll 8
+    for (int r = 0; r < VECTOR_ROWS; r++) {
+        if (r == n) break;
+        const v_f32 factor = v_set(s.factor != NULL ? s.factor[i + r] : 1.0f);
+        const float *from = s.to.at + (i + r) * s.to.width + j;
+        float *to = y.at + (i + r) * y.width + j;
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; v++) {
+            v_f32 z = sign * block[r][v];
+            if (s.to.at != NULL) z += factor * load_whole(from + v * V_LANES);
+            v_store_f32(to + v * V_LANES, z, V_LANES);
+        }
+    }
+}
+
+/* Rows i and behind, VECTOR_ROWS of n, of columns from j on. */
+static inline void product_rows(rows y, int64_t n, int64_t columns, left a, rows b, int64_t depth, onto s, int64_t i,
+                                int64_t j) {
+    const int64_t some = ls_min(VECTOR_ROWS, n - i);
+    switch (ls_min(VECTOR_COLUMNS, (columns - j) / V_LANES)) {
+    case 1:
+        product_block(1, y, some, a, b, depth, s, i, j);
+        break;
+    case 2:
+        product_block(2, y, some, a, b, depth, s, i, j);
+        break;
+    case 3:
+        product_block(VECTOR_COLUMNS > 2 ? 3 : 2, y, some, a, b, depth, s, i, j);
+        break;
+    default:
+        product_block(VECTOR_COLUMNS, y, some, a, b, depth, s, i, j);
+    }
+}
+
+/* y [n,columns] becomes a b, added to what s says; columns are whole vectors. Rows of `a` behind the n are read. */
+static inline void product_of(shape of, rows y, int64_t n, int64_t columns, left a, rows b, int64_t depth, onto s) {
+    for (int64_t j = 0; j < columns; j += VECTOR_COLUMNS * V_LANES) {
+        for (int64_t i = 0; i < n; i += VECTOR_ROWS) {
+            const int64_t first = of == UPPER ? i : 0, past = of == LOWER ? ls_min(depth, i + VECTOR_ROWS) : depth;
+            const left some = {a.at + i * a.row + first * a.step, a.row, a.step};
+            product_rows(y, n, columns, some, row_from(b, first), past - first, s, i, j);
+        }
+    }
+}
+
+static inline void product(rows y, int64_t n, left a, rows b, int64_t depth, onto s) {
+    product_of(WHOLE, y, n, y.columns, a, b, depth, s);
+}
+
+/* y [n,n] becomes a b, on and below its diagonal; somewhat above it there are numbers that mean nothing. */
+static inline void lower_of_product(rows y, int64_t n, left a, rows b, int64_t depth) {
+    for (int64_t i = 0; i < n; i += VECTOR_ROWS) {
+        const left some = {a.at + i * a.row, a.row, a.step};
+        const int64_t columns = whole_vectors(ls_min(n, i + VECTOR_ROWS));
+        for (int64_t j = 0; j < columns; j += VECTOR_COLUMNS * V_LANES)
+            product_rows(y, n, columns, some, b, depth, alone(), i, j);
+    }
+}
+
+/* to [columns, n rounded up to whole vectors] becomes from [n,columns] transposed; columns behind n are 0. */
+static inline void turn(rows to, rows from, int64_t n, int64_t columns) {
+    for (int64_t i = 0; i < n; i += V_LANES) {
+        for (int64_t j = 0; j < columns; j += V_LANES) {
+            v_f32 square[V_LANES];
+            for (int r = 0; r < V_LANES; r++)
+                square[r] = i + r < n ? load_whole(from.at + (i + r) * from.width + j) : v_set(0.0f);
+            transpose_square(square);
+            for (int r = 0; r < V_LANES; r++) v_store_f32(to.at + (j + r) * to.width + i, square[r], V_LANES);
+        }
+    }
+}
+
+/* --- the solution of (I + T) X = B -------------------------------------------------------------------------------- */
+
+/* Rows that stay in registers while they are solved. */
+enum { SOLVED = V_REGISTERS / 2 };
+
+/*
+ * SOLVED rows of x, by those of T within them: the rows in turn, or with T transposed the last first. t: row i of what
+ * row r takes times the factor t[r * row + i * step].
+ */
+V_INLINE void solve_block(const float *t, int64_t row, int64_t step, rows x, bool upwards) {
+    for (int64_t d = 0; d < x.columns; d += V_LANES) {
+        v_f32 y[SOLVED];
+#pragma GCC unroll 16
+        for (int r = 0; r < SOLVED; r++) y[r] = load_whole(x.at + r * x.width + d);
+#pragma GCC unroll 16
+        for (int done = 0; done < SOLVED; done++) {
+            const int from = upwards ? SOLVED - 1 - done : done;
+#pragma GCC unroll 16
+            for (int r = 0; r < SOLVED; r++)
+                if (upwards ? r < from : r > from) y[r] -= v_set(t[r * row + from * step]) * y[from];
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < SOLVED; r++) v_store_f32(x.at + r * x.width + d, y[r], V_LANES);
+    }
+}
+
+/* T is strictly lower, 0 up to a whole number of SOLVED rows and columns, as x then is: x becomes (I + T)^-1 x. */
+static inline void solve(rows T, rows x, int64_t n) {
+    for (int64_t i = 0; i < n; i += SOLVED) {
+        const rows some = row_from(x, i);
+        if (i > 0) product(some, SOLVED, as_it_is(row_from(T, i)), x, i, minus(some));
+        solve_block(T.at + i * T.width + i, T.width, 1, some, false);
+    }
+}
+
+/* With T transposed. */
+static inline void solve_turned(rows T, rows x, int64_t n) {
+    for (int64_t i = (n - 1) / SOLVED * SOLVED; i >= 0; i -= SOLVED) {
+        const int64_t past = i + SOLVED;
+        const rows some = row_from(x, i), behind = row_from(T, past);
+        if (past < n)
+            product(some, SOLVED, turned(columns_from(behind, i, SOLVED)), row_from(x, past), n - past, minus(some));
+        solve_block(T.at + i * T.width + i, 1, T.width, some, true);
+    }
+}
+
+#endif
