@@ -54,7 +54,7 @@ def gradients(folder, ids, positions=None, ranks=1):
         words = ["--position-ids", folder / "positions.npy"]
     numpy.save(folder / "ids.npy", ids)
     numpy.save(folder / "labels.npy", labels)
-    said = json.loads(longspan("grad", "--model", folder / "config.json", "--tokens", folder / "ids.npy", "--labels", folder / "labels.npy", "--out",
+    said = json.loads(longspan("grad", "--model", folder / "model", "--tokens", folder / "ids.npy", "--labels", folder / "labels.npy", "--out",
                                folder / "g.safetensors", "--ranks", ranks, "--threads", 1, "--seed", 5, "--json", *words))
     n = int((labels != -100).sum())
     return said["loss"] * n, {name: g.astype(numpy.float64) * n for name, g in load_file(folder / "g.safetensors").items()}
@@ -65,7 +65,7 @@ def seconds(folder, name, documents, tokens, ranks):
     text = folder / f"{name}.jsonl"
     text.write_text("".join(json.dumps({"text": bytes(97 + int(t) % 26 for t in d).decode()}) + "\n" for d in documents for _ in range(STEPS + 1)))
     out = folder / name
-    longspan("train", "--model", folder / "config.json", "--data", text, "--pack", "stream", "--seq", tokens, "--steps", STEPS, "--batch", 1, "--ranks", ranks,
+    longspan("train", "--model", folder / "model", "--data", text, "--pack", "stream", "--seq", tokens, "--steps", STEPS, "--batch", 1, "--ranks", ranks,
              "--threads", 1, "--save-every", "0", "--out", out)
     return min(json.loads(line)["seconds"] for line in (out / "metrics.jsonl").read_text().splitlines()[1:])
 
@@ -79,7 +79,8 @@ def main():
     print(f"{len(lengths)} documents of {min(lengths)} to {max(lengths)} tokens, {TOKENS} together")
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        (folder / "config.json").write_text(pathlib.Path(sys.argv[3]).read_text() if len(sys.argv) > 3 else json.dumps(CONFIG))
+        (folder / "model").mkdir()
+        (folder / "model" / "config.json").write_text(pathlib.Path(sys.argv[3]).read_text() if len(sys.argv) > 3 else json.dumps(CONFIG))
         loss, sums = 0.0, {}
         for document in documents:
             each, g = gradients(folder, document)
@@ -88,8 +89,11 @@ def main():
                 sums[name] = sums.get(name, 0) + g[name]
         for ranks in RANKS:
             packed, g = gradients(folder, ids, positions, ranks)
-            apart = max(numpy.linalg.norm(g[n] - sums[n]) / max(numpy.linalg.norm(sums[n]), 1e-30) for n in sums)
-            print(f"packed on {ranks} ranks: loss off by {abs(packed / loss - 1):.1e}, gradients by {apart:.1e}")
+            norm, apart = ({n: numpy.linalg.norm(x) for n, x in tensors.items()} for tensors in (sums, {n: g[n] - sums[n] for n in sums}))
+            worst = max(sums, key=lambda n: apart[n] / norm[n])
+            whole = math.hypot(*apart.values()) / math.hypot(*norm.values())
+            print(f"packed on {ranks} ranks: loss off by {abs(packed / loss - 1):.1e}, the whole gradient by {whole:.1e}, that of {worst} by "
+                  f"{apart[worst] / norm[worst]:.1e} of its own {norm[worst] / math.hypot(*norm.values()):.1e} of all")
         alone = sum(seconds(folder, f"alone-{i}", [d[0]], d.shape[1], 1) for i, d in enumerate(documents))
         print(f"documents alone, one after the other on 1 rank: {alone:.2f} s")
         for ranks in RANKS:

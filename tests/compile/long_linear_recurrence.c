@@ -32,7 +32,7 @@ static bool lacks_heads(const ls_status *status) {
                                         "expected at most so many ranks"};
     bool lacks = false;
     for (size_t i = 0; i < LS_COUNT(texts); i++) lacks |= strstr(status->text, texts[i]) != NULL;
-    return status->code == LS_UNSUPPORTED && lacks;
+    return status->code != LS_OK && lacks;
 }
 
 /* The programs of a network: one of each mesh, way and layout. */
@@ -73,7 +73,7 @@ static void test_every_way(void **state) {
     }
     print_message("%d programs by maps, %d by owners, %d by heads; %d of them with tp\n", solved[0], solved[1],
                   solved[2], with_tp);
-    assert_true(solved[0] > 500 && solved[1] > 150 && solved[2] > 100 && with_tp > 150);
+    assert_true(solved[0] > 500 && solved[1] > 150 && solved[2] > 75 && with_tp > 200);
 }
 
 static void test_other_types(void **state) {

@@ -212,6 +212,9 @@ static ls_tensor states_loss(ls_graph *g) {
                           whole = {.unmasked = true};
     x = ls_add(g, x, with_state(g, x, masked, &mamba, 1));
     x = ls_add(g, x, ls_scale(g, with_state(g, x, all, &whole, 2), 0.1));
+    /* The gradient of a weight in other places is a sum of the tokens' tiles, and no term of the loss. */
+    const ls_tensor turned = ls_permute_dims(g, weight(g, "turned", 2, (int64_t[]){E, E}), (int[]){1, 0});
+    x = ls_add(g, x, ls_linear(g, x, turned, LS_NO_TENSOR));
     return loss_behind(g, x, tokens);
 }
 

@@ -21,3 +21,8 @@ grep -q '^  1 rank, alone' "$folder/said" && grep -q '^  2 ranks ' "$folder/said
 awk '/MiB in each rank/ { for (i = 1; i < NF; i++) if ($(i + 1) == "MiB") mib[n++] = $i } END { exit !(mib[1] > 0 && mib[1] < 0.75 * mib[0]) }' "$folder/said"
 awk '/^  One curve/ { for (i = 1; i < NF; i++) if ($i == "by" && $(i + 1) + 0 <= 0.01) ok++ } END { exit ok < 1 }' "$folder/said"
 grep -q '<path' "$folder/curves.svg"
+# A hybrid, whose states cross ranks too: the same first losses.
+"$root/examples/recall/run.sh" --build "$1" --model examples/recall/hybrid.json --seq 256 --ranks 2 --strategy ring --lr 0.001 --steps 20 --target 0.01 \
+    --compare "$folder" >"$folder/said"
+cat "$folder/said"
+awk '/^  One curve/ { for (i = 1; i < NF; i++) if ($i == "most") ok += $(i + 1) + 0 <= 0.001 } END { exit ok < 1 }' "$folder/said"
