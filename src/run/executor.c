@@ -131,6 +131,15 @@ static ls_status prepare_by(ls_executor *ex, const ls_kernel *wanted, ls_prepare
     return ls_ok();
 }
 
+/* The image was compiled by what the kernel asked for then: a kernel that asks for more now would write elsewhere. */
+static ls_status check_workspace(const ls_executor *ex, int program, const ls_instr *instr, const ls_prepared *p) {
+    const size_t planned = instr->workspace->buffer >= 0 ? (size_t)ls_view_bytes(&instr->workspace->view) : 0;
+    const size_t needed = p->kernel->workspace != NULL ? p->kernel->workspace(&p->call) : 0;
+    if (needed <= planned) return ls_ok();
+    return ls_error(LS_FAULT, "program %s, %s: its kernel needs a workspace of %zu bytes, and %zu are planned",
+                    ex->image->programs[program].name, instr->op, needed, planned);
+}
+
 static ls_status prepare_kernel(ls_executor *ex, int program, const ls_instr *instr, ls_prepared *out) {
     ls_kernel_call *call = &out->call;
     const bool submits = ls_device_traits_of(ex->device)->submits;
@@ -146,7 +155,8 @@ static ls_status prepare_kernel(ls_executor *ex, int program, const ls_instr *in
     call->params = instr->params;
     call->threads = ex->image->threads;
     if (instr->workspace->buffer >= 0) call->workspace = address_for_launch(ex, instr->workspace);
-    return prepare_by(ex, instr->kernel, out);
+    LS_TRY(prepare_by(ex, instr->kernel, out));
+    return out->borrowed ? ls_ok() : check_workspace(ex, program, instr, out);
 }
 
 /* What gave the bytes to others that the instruction takes back; -1: it takes nothing back. */

@@ -4,6 +4,7 @@
  * number of threads. oneDNN starts no thread. oneDNN has one function for all instruction sets and chooses by the
  * processor, so this test forces its instruction sets one by one.
  */
+#include "kernel/cpu/matmul_impl.h"
 #include "support/covering.h"
 #include "support/emulated.h"
 #include "support/kernel_call.h"
@@ -267,6 +268,35 @@ static void every_isa_of_the_library(void **unused) {
     }
 }
 
+/*
+ * What a product of one row needs is the same before and after one that differs in nothing but how far its rows are
+ * apart, which for one row means nothing. The library keeps descriptions and takes the two for equal.
+ */
+static void one_row_needs_the_same_at_all_strides(void **unused) {
+    (void)unused;
+    for (int64_t N = 24; N <= 136; N += 8) {
+        const ls_cpu_product apart = {.M = 1,
+                                      .N = N,
+                                      .K = 72,
+                                      .a_row = 72,
+                                      .a_column = 1,
+                                      .b_row = 1,
+                                      .b_column = 72,
+                                      .c_row = N + 32,
+                                      .in = LS_F32,
+                                      .out = LS_F32};
+        ls_cpu_product dense = apart;
+        dense.c_row = N;
+        size_t first, between, again;
+        assert_int_equal(ls_onednn_scratch(&apart, &first).code, LS_OK);
+        assert_int_equal(ls_onednn_scratch(&dense, &between).code, LS_OK);
+        assert_int_equal(ls_onednn_scratch(&apart, &again).code, LS_OK);
+        if (first != between || first != again)
+            fail_msg("N %d: %zu bytes of scratch, %zu where rows are dense, and then %zu", (int)N, first, between,
+                     again);
+    }
+}
+
 static void wrong_shapes_are_refused(void **unused) {
     (void)unused;
     const ls_matmul_params params = {0};
@@ -282,6 +312,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_isa_of_the_library), /* first: a child must not inherit a settled library */
         cmocka_unit_test(no_threads_of_its_own),    /* next: before any product could have started them */
+        cmocka_unit_test(one_row_needs_the_same_at_all_strides),
         cmocka_unit_test(f32_products),
         cmocka_unit_test(bf16_products_to_f32),
         cmocka_unit_test(bf16_products_to_bf16),

@@ -42,8 +42,16 @@ struct ls_onednn {
 #define STEP(status, call) \
     if ((status) == dnnl_success) (status) = (call)
 
+/*
+ * Where there is one row, or one column, no stride leads to another; then they are what the sizes say. oneDNN keeps
+ * descriptions that it has made, and takes two for equal that differ in nothing but such a stride, though it may have
+ * chosen another implementation for each, with another size of scratch memory: what a product needs would depend on
+ * which one was described first.
+ */
 static dnnl_status_t matrix(dnnl_memory_desc_t *out, int64_t rows, int64_t columns, int64_t row, int64_t column,
                             ls_dtype dtype) {
+    if (columns == 1) column = row == 1 ? rows : 1;
+    if (rows == 1) row = column == 1 ? columns : 1;
     const dnnl_dims_t size = {rows, columns}, stride = {row, column};
     return dnnl_memory_desc_init_by_strides(out, 2, size, dtype == LS_BF16 ? dnnl_bf16 : dnnl_f32, stride);
 }
