@@ -16,6 +16,7 @@ ls_tensor qwen3_loss(ls_graph *g);   /* queries and keys normalised per head */
 ls_tensor mistral_loss(ls_graph *g); /* a sliding window */
 ls_tensor gemma2_loss(ls_graph *g);  /* alternating windows, norms before and after, soft caps, gelu gates */
 ls_tensor gptoss_loss(ls_graph *g);  /* alternating windows, a learned sink for each head, biases */
+ls_tensor mla_loss(ls_graph *g);     /* keys and values from a short vector, of different sizes */
 ls_tensor encoder_loss(ls_graph *g); /* full attention: every token sees every token */
 ls_tensor mixer_loss(ls_graph *g);   /* no attention: token shift and convolution along the sequence */
 ls_tensor timemix_loss(ls_graph *g); /* general ops: expressions, sums over a dimension, a recurrence */

@@ -49,6 +49,7 @@ static const network networks[] = {
     {"mistral", mistral_loss, .ids = V},
     {"gemma2", gemma2_loss, .ids = V},
     {"gptoss", gptoss_loss, .ids = V},
+    {"mla", mla_loss, .ids = V},
     {"encoder", encoder_loss, .ids = V},
     {"mixer", mixer_loss, .ids = V},
     {"products", products_loss, .ids = V},

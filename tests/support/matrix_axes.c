@@ -35,6 +35,7 @@ static const struct {
     {"mistral", .loss = mistral_loss},
     {"gemma2", .loss = gemma2_loss},
     {"gptoss", .loss = gptoss_loss},
+    {"mla", .loss = mla_loss},
     {"encoder", .loss = encoder_loss, .has_zero_gradients = true},
     {"mixer", .loss = mixer_loss, .along_the_sequence = true},
     {"timemix", .loss = timemix_loss, .along_the_sequence = true},
