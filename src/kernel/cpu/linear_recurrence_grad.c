@@ -467,7 +467,7 @@ static void add_pieces(const void *context, int part, int64_t first, int64_t las
     for (int64_t row = first; row < last; row++) {
         const int64_t key = row / (2 * x->N), token = row % (2 * x->N);
         const rows sum = row_from(sums_at(p, key * p->pieces), token);
-        LS_ASSERT(p->sums > 0);
+        LS_ASSERT(sum.at != NULL);
         for (int64_t i = 1; i < p->pieces; i++)
             add_rows_of(sum, 1, row_from(sums_at(p, key * p->pieces + i), token), 1);
         store_rows(sum, &p->call->out[token < x->N ? 0 : 1], key / x->K, token % x->N, 1, key % x->K);
