@@ -51,14 +51,9 @@ ls_status ls_check_matmul(const ls_kernel_call *call) {
     return ls_ok();
 }
 
-ls_status ls_check_attention(const ls_kernel_call *call) {
-    const ls_attention_params *p = call->params;
-    const int64_t query_heads = call->in[0].size[2], heads = call->in[1].size[2], columns = call->in[3].size[2];
-    if (columns < 2 || columns % 2 != 0)
-        return ls_error(LS_INVALID, "kernel attention: spans have %lld columns, expected pairs", (long long)columns);
+/* Whether each of so many query heads has its key head. */
+static ls_status check_heads(const ls_attention_params *p, int64_t query_heads, int64_t heads) {
     if (p->group < 1) return ls_error(LS_INVALID, "kernel attention: group is %d, expected at least 1", p->group);
-    if (!(p->softcap >= 0))
-        return ls_error(LS_INVALID, "kernel attention: softcap is %g, expected 0 or more", p->softcap);
     const int64_t first = p->first_q / p->group - p->first_kv;
     const int64_t last = (p->first_q + query_heads - 1) / p->group - p->first_kv;
     if (query_heads > 0 && (p->first_q < 0 || first < 0 || last >= heads))
@@ -67,6 +62,28 @@ ls_status ls_check_attention(const ls_kernel_call *call) {
                         p->first_q, (long long)(p->first_q + query_heads - 1), p->group, (long long)first,
                         (long long)last, (long long)heads);
     return ls_ok();
+}
+
+ls_status ls_check_attention(const ls_kernel_call *call) {
+    const ls_attention_params *p = call->params;
+    const int64_t columns = call->in[3].size[2];
+    if (columns < 2 || columns % 2 != 0)
+        return ls_error(LS_INVALID, "kernel attention: spans have %lld columns, expected pairs", (long long)columns);
+    if (!(p->softcap >= 0))
+        return ls_error(LS_INVALID, "kernel attention: softcap is %g, expected 0 or more", p->softcap);
+    return check_heads(p, call->in[0].size[2], call->in[1].size[2]);
+}
+
+ls_status ls_check_attention_products(const ls_kernel_call *call) {
+    return check_heads(call->params, call->in[0].size[2], call->in[1].size[2]);
+}
+
+ls_status ls_check_attention_weighted(const ls_kernel_call *call) {
+    return check_heads(call->params, call->in[0].size[1], call->in[1].size[2]);
+}
+
+ls_status ls_check_attention_weighted_back(const ls_kernel_call *call) {
+    return check_heads(call->params, call->in[0].size[1], call->out[0].size[2]);
 }
 
 ls_status ls_check_even_head(const ls_kernel_call *call) {

@@ -20,6 +20,10 @@ static unsigned reads_of_attention(const void *p) {
     return ((const ls_attention_params *)p)->merge ? RESULT(0) | RESULT(1) : 0;
 }
 
+static unsigned reads_of_weighted(const void *p) {
+    return ((const ls_attention_params *)p)->accumulate_dq ? RESULT(0) : 0;
+}
+
 static unsigned reads_of_attention_grad(const void *p) {
     const ls_attention_params *params = p;
     return (params->accumulate_dq ? RESULT(0) : 0) | (params->accumulate_dkv ? RESULT(1) | RESULT(2) : 0);
@@ -300,6 +304,47 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                   .check = ls_check_attention,
                                   .reads_too = reads_of_attention_grad,
                                   .cost = LS_COST_ATTENTION_GRAD},
+    /*
+     * The parts of attention, for a strategy that keeps the whole rows of scores (compile/attention/rsa.c). Query head
+     * h goes with key head j = (first_q + h)/group - first_kv, as in attention. attention_products       pairs = q·k
+     *   attention_softmax        weights = softmax of the logits of those pairs that the query sees, 0 of the others;
+     * lse attention_weighted       sum = the sum over keys of pairs * k; += if params.accumulate_dq
+     *   attention_weighted_back  sum = the sum over queries, and heads that go with j, of pairs * q
+     *   attention_softmax_grad   pairs: q·k, and then the gradient of it; weights: the gradient of the weight, and then
+     *                            exp(logit - lse), the weight itself
+     * Weights and gradients of 0 count for nothing, whatever they would be multiplied with.
+     */
+    [LS_KERNEL_ATTENTION_PRODUCTS] = {.name = "attention_products",
+                                      .in = "q ~T[B,N,H,D] k ~T[B,K,J,D]",
+                                      .out = "pairs ~T[B,H,N,K]",
+                                      .params = true,
+                                      .check = ls_check_attention_products,
+                                      .cost = LS_COST_PLAIN},
+    [LS_KERNEL_ATTENTION_SOFTMAX] = {.name = "attention_softmax",
+                                     .in = "pairs ~T[B,H,N,K] spans i32[B,N,W] kpos i32[K]",
+                                     .out = "weights ~T[B,H,N,K] lse ~T[B,H,N]",
+                                     .params = true,
+                                     .minus_inf = RESULT(1),
+                                     .cost = LS_COST_PLAIN},
+    [LS_KERNEL_ATTENTION_WEIGHTED] = {.name = "attention_weighted",
+                                      .in = "pairs ~T[B,H,N,K] k ~T[B,K,J,D]",
+                                      .out = "sum ~T[B,N,H,D]",
+                                      .params = true,
+                                      .check = ls_check_attention_weighted,
+                                      .reads_too = reads_of_weighted,
+                                      .cost = LS_COST_PLAIN},
+    [LS_KERNEL_ATTENTION_WEIGHTED_BACK] = {.name = "attention_weighted_back",
+                                           .in = "pairs ~T[B,H,N,K] q ~T[B,N,H,D]",
+                                           .out = "sum ~T[B,K,J,D]",
+                                           .params = true,
+                                           .check = ls_check_attention_weighted_back,
+                                           .cost = LS_COST_PLAIN},
+    [LS_KERNEL_ATTENTION_SOFTMAX_GRAD] = {.name = "attention_softmax_grad",
+                                          .in = "spans i32[B,N,W] kpos i32[K] lse ~T[B,H,N] delta ~T[B,H,N]",
+                                          .out = "pairs ~T[B,H,N,K] weights ~T[B,H,N,K]",
+                                          .params = true,
+                                          .reads = RESULT(0) | RESULT(1),
+                                          .cost = LS_COST_PLAIN},
     /* y += x */
     [LS_KERNEL_ACCUMULATE] = {.name = "accumulate",
                               .in = "x ~~X[n]",

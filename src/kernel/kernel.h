@@ -38,11 +38,13 @@ typedef struct ls_kernel_call {
         X(CROSS_ENTROPY_GRAD, cross_entropy_grad), X(SUM, sum), X(ATTENTION, attention), X(CACHE_WRITE, cache_write), \
         X(ATTENTION_SINK, attention_sink), X(ATTENTION_SINK_GRAD, attention_sink_grad),                               \
         X(ATTENTION_MERGE, attention_merge), X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad),  \
-        X(ACCUMULATE, accumulate), X(COPY, copy), X(OFFLOAD, offload), X(FETCH, fetch), X(FILL, fill),                \
-        X(SUM_SQUARES, sum_squares), X(EXACT_SUM, exact_sum), X(EXACT_VALUE, exact_value),                            \
-        X(STEP_CONTROL, step_control), X(ADAMW, adamw), X(SGD, sgd), X(LION, lion), X(MOMENTUM, momentum),            \
-        X(DESCEND, descend), X(NORMALIZE, normalize), X(COMBINE, combine), X(MAP, map), X(REDUCE, reduce),            \
-        X(REDUCE_MAX, reduce_max), X(REDUCE_MAX_GRAD, reduce_max_grad), X(SOFTMAX, softmax),                          \
+        X(ATTENTION_PRODUCTS, attention_products), X(ATTENTION_SOFTMAX, attention_softmax),                           \
+        X(ATTENTION_SOFTMAX_GRAD, attention_softmax_grad), X(ATTENTION_WEIGHTED, attention_weighted),                 \
+        X(ATTENTION_WEIGHTED_BACK, attention_weighted_back), X(ACCUMULATE, accumulate), X(COPY, copy),                \
+        X(OFFLOAD, offload), X(FETCH, fetch), X(FILL, fill), X(SUM_SQUARES, sum_squares), X(EXACT_SUM, exact_sum),    \
+        X(EXACT_VALUE, exact_value), X(STEP_CONTROL, step_control), X(ADAMW, adamw), X(SGD, sgd), X(LION, lion),      \
+        X(MOMENTUM, momentum), X(DESCEND, descend), X(NORMALIZE, normalize), X(COMBINE, combine), X(MAP, map),        \
+        X(REDUCE, reduce), X(REDUCE_MAX, reduce_max), X(REDUCE_MAX_GRAD, reduce_max_grad), X(SOFTMAX, softmax),       \
         X(SOFTMAX_GRAD, softmax_grad), X(TAKE_ALONG, take_along), X(TAKE_ALONG_GRAD, take_along_grad), X(TOPK, topk), \
         X(CONTRACT, contract), X(LINEAR_RECURRENCE, linear_recurrence),                                               \
         X(LINEAR_RECURRENCE_GRAD, linear_recurrence_grad), X(LINEAR_RECURRENCE_MAP, linear_recurrence_map),           \
@@ -54,6 +56,7 @@ typedef enum ls_kernel_id { LS_KERNEL_NONE, LS_KERNELS(LS_KERNEL_ID), LS_KERNEL_
 /* What the time of a call is proportional to, besides its flops. */
 typedef enum ls_cost_kind {
     LS_COST_BYTES,   /* one pass over its operands, with more or less to compute on the way */
+    LS_COST_PLAIN,   /* the same, with flops at the rate of plain loops: there is the reference alone */
     LS_COST_COPY,    /* the same; an operand in several pieces is several copies */
     LS_COST_OFFLOAD, /* its bytes go to memory of the host; they come from there */
     LS_COST_FETCH,

@@ -195,6 +195,9 @@ static double pieces_seconds(const ls_operand *from, const ls_operand *to, const
     return most > 1 ? rates->piece * most : 0;
 }
 
+/* A flop of plain loops, in flops of attention: some 2 GFLOP/s of a core that attends with 100. */
+#define PLAIN_FLOP 50
+
 static double kernel_seconds(const ls_instr *instr, double far, const ls_rates *rates) {
     double bytes = 0, elsewhere = 0;
     for (int k = 0; k < ls_instr_operands(instr); k++) {
@@ -212,7 +215,8 @@ static double kernel_seconds(const ls_instr *instr, double far, const ls_rates *
     if (c->cost == LS_COST_FETCH) return before + ls_operand_bytes(&instr->in[0]) / rates->from_host;
     if (c->cost == LS_COST_PRODUCT) return before + product_seconds(instr, moved, far, rates);
     if (c->cost == LS_COST_COPY) return before + moved + pieces_seconds(&instr->in[0], &instr->out[0], rates);
-    return before + fmax(instr->flops * rates->core.attention[LS_FORWARD].flop, moved);
+    const double flop = rates->core.attention[LS_FORWARD].flop * (c->cost == LS_COST_PLAIN ? PLAIN_FLOP : 1);
+    return before + fmax(instr->flops * flop, moved);
 }
 
 double ls_instr_seconds(const ls_instr *instr, double far, const ls_rates *rates) {
