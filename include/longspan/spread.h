@@ -17,7 +17,7 @@ typedef struct ls_spread {
     int64_t ranks;        /* from 1 on */
     int64_t threads;      /* per rank */
     const char *strategy; /* "auto", or one of those that `longspan version` lists */
-    const char *mesh;     /* "pp=P,dp=A,ring=R,ulysses=U,tp=T" */
+    const char *mesh;     /* "pp=P,dp=A,outer=O,ring=R,ulysses=U,tp=T" */
     const char *layout;   /* "auto", "contiguous", "zigzag", "striped", "documents", "balanced" */
     /* of attention: "auto", "put" (blocks are sent), "in-place" (peers read them where they lie) */
     const char *transfers;

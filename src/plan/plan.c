@@ -77,6 +77,22 @@ static bool suits_strategy(const ls_plan_request *request, const ls_mesh *mesh) 
     return false;
 }
 
+/*
+ * Whether rings of rings are tried on this mesh: where each inner one is a host's, or where the request asks for them.
+ * On one host nothing is gained by them.
+ */
+static bool suits_hosts(const ls_plan_request *request, const ls_mesh *mesh) {
+    bool rings = false;
+    int inner = 1;
+    for (int i = 0; i < mesh->n; i++) {
+        const bool outer = mesh->along[i].axis->of_rings && mesh->along[i].size > 1;
+        inner = outer ? 1 : inner * mesh->along[i].size;
+        rings |= outer;
+    }
+    return !rings || !is_free(request->strategy) || lists(&request->mesh, LS_AXIS_SEQUENCE) ||
+           inner == request->host_ranks;
+}
+
 /* LS_OK if something in the graph can use each axis of the mesh that has several ranks. */
 static ls_status check_use(const ls_graph *g, const ls_mesh *mesh) {
     for (int i = 0; i < mesh->n; i++) {
@@ -454,7 +470,8 @@ static ls_status visit_mesh(void *context, const ls_mesh *mesh) {
     search *s = context;
     if (s->features && ls_mesh_size(mesh, ls_mesh_axes(mesh, LS_AXIS_FEATURE)) == 1) return ls_ok();
     if (s->first.n == 0) s->first = *mesh;
-    if (!suits_strategy(s->request, mesh) || check_use(s->job->graph, mesh).code != LS_OK) return ls_ok();
+    if (!suits_strategy(s->request, mesh) || !suits_hosts(s->request, mesh)) return ls_ok();
+    if (check_use(s->job->graph, mesh).code != LS_OK) return ls_ok();
     return add_candidates(s->job, s->request, mesh, s->causal, s->plan, s->refusal);
 }
 

@@ -7,25 +7,39 @@
 /* Rows of the table, of candidates that apply and of refused ones: with many ranks there are hundreds. JSON has all. */
 enum { MOST_APPLY = 40, MOST_REFUSED = 10 };
 
-/* The axes of the sequence, with `features` also those of features: "ring×ulysses", or their sizes: "4×2". */
-static void axes_text(const ls_mesh *mesh, bool features, bool names, char *out, size_t bytes) {
-    size_t used = 0;
-    for (int i = 0; i < mesh->n && used < bytes; i++) {
-        const ls_axis_kind kind = mesh->along[i].axis->kind;
-        char size[16];
-        snprintf(size, sizeof size, "%d", mesh->along[i].size);
-        if (kind != LS_AXIS_SEQUENCE && !(features && kind == LS_AXIS_FEATURE)) continue;
-        used += (size_t)snprintf(out + used, bytes - used, "%s%s", used > 0 ? "×" : "",
-                                 names ? mesh->along[i].axis->name : size);
-    }
-}
-
 /* Columns that only some plans have. */
 typedef struct columns {
     bool measured, offload, stages;
     bool features; /* the axes of features beside those of the sequence */
+    bool rings;    /* the axis of rings */
     int axes;      /* bytes of the column with the sizes of axes */
 } columns;
+
+static int size_along(const ls_mesh *mesh, const ls_axis *axis) {
+    int i = 0;
+    while (i < mesh->n && mesh->along[i].axis != axis) i++;
+    return i < mesh->n ? mesh->along[i].size : 1;
+}
+
+/* The axes that are shown: "ring×ulysses"; or their sizes in a mesh: "4×2". */
+static void axes_text(const ls_mesh *mesh, const columns *shown, char *out, size_t bytes) {
+    size_t used = 0;
+    for (int i = 0; ls_axis_at(i) != NULL && used < bytes; i++) {
+        const ls_axis *axis = ls_axis_at(i);
+        const bool sequence = axis->kind == LS_AXIS_SEQUENCE && (!axis->of_rings || shown->rings);
+        char size[16];
+        if (!sequence && !(shown->features && axis->kind == LS_AXIS_FEATURE)) continue;
+        if (mesh != NULL) snprintf(size, sizeof size, "%d", size_along(mesh, axis));
+        used +=
+            (size_t)snprintf(out + used, bytes - used, "%s%s", used > 0 ? "×" : "", mesh != NULL ? size : axis->name);
+    }
+}
+
+static bool has_rings(const ls_mesh *mesh) {
+    bool has = false;
+    for (int i = 0; i < mesh->n; i++) has |= mesh->along[i].axis->of_rings && mesh->along[i].size > 1;
+    return has;
+}
 
 static void pipeline_text(const ls_plan_candidate *c, char out[LS_PIPELINE_TEXT]) {
     ls_pipeline_print(&(ls_target){.mesh = c->mesh, .schedule = c->schedule, .stage_chunks = c->stage_chunks}, out);
@@ -41,8 +55,8 @@ static void print_stages(const ls_plan_candidate *c, FILE *out) {
 
 static void print_row(const ls_plan_candidate *c, const columns *shown, FILE *out) {
     char mesh[64], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
-    axes_text(&c->mesh, shown->features, false, mesh, sizeof mesh);
-    fprintf(out, "%-9s ", c->strategy);
+    axes_text(&c->mesh, shown, mesh, sizeof mesh);
+    fprintf(out, "%-11s ", c->strategy);
     if (shown->stages) print_stages(c, out);
     fprintf(out, "%-*s %-11s ", shown->axes, mesh, ls_layout_name(c->layout));
     if (c->refused[0] != 0) {
@@ -73,13 +87,14 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
         shown.measured |= c->measured > 0;
         shown.stages |= ls_mesh_stages(&c->mesh) > 1;
         shown.offload |= c->saving.offload != 0 || c->saving.offload_state;
+        shown.rings |= has_rings(&c->mesh);
         shown.features |= ls_mesh_size(&c->mesh, ls_mesh_axes(&c->mesh, LS_AXIS_FEATURE)) > 1;
     }
-    shown.axes = shown.features ? 18 : 14;
+    shown.axes = (shown.features ? 18 : 14) + (shown.rings ? 7 : 0);
     fprintf(out, "%s\n\n", plan->reason);
     char mesh[64];
-    axes_text(&plan->target.mesh, shown.features, true, mesh, sizeof mesh);
-    fprintf(out, "%-9s %s%-*s %-11s %12s%s %9s %12s %12s %10s %10s%s  %s\n", "strategy",
+    axes_text(NULL, &shown, mesh, sizeof mesh);
+    fprintf(out, "%-11s %s%-*s %-11s %12s%s %9s %12s %12s %10s %10s%s  %s\n", "strategy",
             shown.stages ? "stages           " : "", shown.axes, mesh, "layout", "predicted",
             shown.measured ? "     measured" : "", "waiting", "sent/read", "memory", "imbalance", "recompute",
             shown.offload ? "        offload" : "", "tiles");

@@ -9,6 +9,7 @@
 static const ls_axis table[] = {
     {.name = "pp", .kind = LS_AXIS_STAGE, .divides = "the layers of a model"},
     {.name = "dp", .kind = LS_AXIS_BATCH, .divides = "the sequences of a micro-batch"},
+    {.name = "outer", .kind = LS_AXIS_SEQUENCE, .of_rings = true, .divides = "the tokens of a sequence"},
     {.name = "ring", .kind = LS_AXIS_SEQUENCE, .divides = "the tokens of a sequence"},
     {.name = "ulysses", .kind = LS_AXIS_SEQUENCE, .exchanges_heads = true, .divides = "the heads of attention"},
     {.name = "tp", .kind = LS_AXIS_FEATURE, .divides = "the heads, hidden features and words of parameters"},
@@ -54,6 +55,13 @@ ls_axes ls_mesh_head_axes(const ls_mesh *mesh) {
 
 ls_axes ls_mesh_block_axes(const ls_mesh *mesh) {
     return ls_mesh_axes(mesh, LS_AXIS_SEQUENCE) & ~ls_mesh_head_axes(mesh);
+}
+
+int ls_mesh_inner_size(const ls_mesh *mesh, ls_axes axes) {
+    int size = 1;
+    for (int i = 0; i < mesh->n; i++)
+        if (axes & ls_axis_bit(i)) size = mesh->along[i].size;
+    return size;
 }
 
 ls_axes ls_mesh_shard_axes(const ls_mesh *mesh) {
@@ -234,40 +242,82 @@ bool ls_team_split(const ls_team *team, int inner, ls_team *split, ls_team *oute
 /* --- meshes of so many ranks -------------------------------------------------------------------------------------- */
 
 typedef struct choice {
+    const ls_mesh *given;
     ls_mesh mesh;
     ls_axes open; /* axes that have no size yet */
     ls_mesh_visit visit;
     void *context;
 } choice;
 
+/*
+ * Visits the mesh with its sizes, without an axis of rings that nobody has asked for where that has one rank. Around
+ * rings of one rank such an axis would be a ring itself, which is another mesh.
+ */
+static ls_status visit_chosen(const choice *c) {
+    ls_mesh mesh = {0};
+    for (int i = 0; i < c->mesh.n; i++) {
+        const ls_axis *axis = c->mesh.along[i].axis;
+        const int size = c->mesh.along[i].size;
+        const bool unasked = axis->of_rings && listed_size(c->given, axis) == 0;
+        if (unasked && size > 1 && ls_mesh_size(&c->mesh, ls_mesh_block_axes(&c->mesh)) == size) return ls_ok();
+        if (unasked && size == 1) continue;
+        mesh.along[mesh.n++] = c->mesh.along[i];
+    }
+    return c->visit(c->context, &mesh);
+}
+
 /* Gives the innermost open axis each of its sizes, and those outside of it what is left of the ranks then. */
 static ls_status choose_sizes(choice *c, int left) {
     int inner = c->mesh.n - 1;
     while (inner >= 0 && !(c->open & ls_axis_bit(inner))) inner--;
-    if (inner < 0) return left == 1 ? c->visit(c->context, &c->mesh) : ls_ok();
+    if (inner < 0) return left == 1 ? visit_chosen(c) : ls_ok();
     c->open &= ~ls_axis_bit(inner);
     for (int size = c->open ? 1 : left; size <= left; size++) {
         if (left % size != 0) continue;
         c->mesh.along[inner].size = size;
         LS_TRY(choose_sizes(c, left / size));
     }
+    c->mesh.along[inner].size = 1;
     c->open |= ls_axis_bit(inner);
     return ls_ok();
 }
 
+static bool lists_kind(const ls_mesh *mesh, ls_axis_kind kind) {
+    for (int i = 0; i < mesh->n; i++)
+        if (mesh->along[i].axis->kind == kind) return true;
+    return false;
+}
+
+/* Whether an axis that is not given gets all sizes. */
+static bool is_open(const ls_mesh *given, bool features, const ls_axis *axis) {
+    if (axis->of_rings) return !lists_kind(given, axis->kind);
+    return axis->kind == LS_AXIS_SEQUENCE || (axis->kind == LS_AXIS_FEATURE && features);
+}
+
+/* Meshes of one ring first. rings: the open axis of rings; -1: there is none. */
+static ls_status choose_rings(choice *c, int rings, int ranks) {
+    for (int size = 1; size <= (rings >= 0 ? ranks : 1); size++) {
+        if (rings >= 0) c->mesh.along[rings].size = size;
+        const int fixed = ls_mesh_ranks(&c->mesh);
+        if (ranks % fixed == 0) LS_TRY(choose_sizes(c, ranks / fixed));
+    }
+    return ls_ok();
+}
+
 ls_status ls_meshes_visit(const ls_mesh *given, bool features, int ranks, ls_mesh_visit visit, void *context) {
-    choice c = {.visit = visit, .context = context};
+    choice c = {.given = given, .visit = visit, .context = context};
+    int rings = -1;
     for (int i = 0; i < (int)LS_COUNT(table); i++) {
         const int size = listed_size(given, &table[i]), at = c.mesh.n;
-        const ls_axis_kind kind = table[i].kind;
-        if (size == 0 && kind == LS_AXIS_STAGE) continue;
-        if (size == 0 && (kind == LS_AXIS_SEQUENCE || (kind == LS_AXIS_FEATURE && features))) c.open |= ls_axis_bit(at);
+        if (size == 0 && table[i].kind == LS_AXIS_STAGE) continue;
+        const bool open = size == 0 && is_open(given, features, &table[i]);
+        if (open && table[i].of_rings) rings = at;
+        if (open && !table[i].of_rings) c.open |= ls_axis_bit(at);
         c.mesh.along[at].axis = &table[i];
         c.mesh.along[at].size = (int)ls_max(size, 1);
         c.mesh.n++;
     }
-    const int fixed = ls_mesh_ranks(&c.mesh);
-    return ranks % fixed == 0 ? choose_sizes(&c, ranks / fixed) : ls_ok();
+    return choose_rings(&c, rings, ranks);
 }
 
 void ls_mesh_widen(ls_mesh *mesh, ls_axis_kind kind, int times) {
@@ -279,7 +329,7 @@ void ls_mesh_widen(ls_mesh *mesh, ls_axis_kind kind, int times) {
 
 /* --- as text ------------------------------------------------------------------------------------------------------ */
 
-/* "dp, ring, ulysses or tp" */
+/* "pp, dp, outer, ring, ulysses or tp" */
 static void list_names(char *out, size_t bytes) {
     size_t used = 0;
     for (size_t i = 0; i < LS_COUNT(table) && used < bytes; i++) {

@@ -30,6 +30,11 @@ typedef struct ls_axis {
      * all the block's tokens. Along other axes of that kind attention goes block by block.
      */
     bool exchanges_heads;
+    /*
+     * Of kind sequence: its ranks are rings along the axes of blocks inside of it. Only a strategy with two rings tells
+     * it from those; a mesh has it where it is asked for, or where such a strategy may be the best.
+     */
+    bool of_rings;
     const char *divides; /* what its ranks divide among them, in words */
 } ls_axis;
 
@@ -67,6 +72,9 @@ ls_axes ls_mesh_block_axes(const ls_mesh *mesh);
  * cut over them: all but those of kind stage and feature.
  */
 ls_axes ls_mesh_shard_axes(const ls_mesh *mesh);
+
+/* The size of the innermost of these axes; 1 for none. */
+int ls_mesh_inner_size(const ls_mesh *mesh, ls_axes axes);
 
 /* The ranks along some axes: the product of their sizes, 1 for none. Of all axes; of kind sequence; of kind batch. */
 int ls_mesh_size(const ls_mesh *mesh, ls_axes axes);
@@ -129,8 +137,9 @@ typedef ls_status (*ls_mesh_visit)(void *context, const ls_mesh *mesh);
 /*
  * The meshes of so many ranks that list all axes of the table, those of kind stage where `given` lists them, with the
  * sizes that it lists. Of the axes that it does not list, those of kind sequence, and with `features` those of kind
- * feature, get all sizes, an inner one its small sizes first, and the others have one rank. There may be none. Returns
- * the error of a visit.
+ * feature, get all sizes, an inner one its small sizes first, and the others have one rank; one of rings only where
+ * `given` lists none of kind sequence, behind the others, and it is listed only where there are several rings of
+ * several ranks. There may be no mesh. Returns the error of a visit.
  */
 LS_MUST_USE ls_status ls_meshes_visit(const ls_mesh *given, bool features, int ranks, ls_mesh_visit visit,
                                       void *context);
@@ -138,9 +147,9 @@ LS_MUST_USE ls_status ls_meshes_visit(const ls_mesh *given, bool features, int r
 void ls_mesh_widen(ls_mesh *mesh, ls_axis_kind kind, int times);
 
 /*
- * Reads "pp=S,dp=A,ring=R,ulysses=U,tp=T". Axes may be in any order; those that are given are listed in the order of the
- * table. An unknown or repeated axis and a size that is not an integer from 1 on are LS_USAGE errors that name it, as
- * is a mesh of more ranks than an int can count.
+ * Reads "pp=S,dp=A,outer=O,ring=R,ulysses=U,tp=T". Axes may be in any order; those that are given are listed in the
+ * order of the table. An unknown or repeated axis and a size that is not an integer from 1 on are LS_USAGE errors that
+ * name it, as is a mesh of more ranks than an int can count.
  */
 LS_MUST_USE ls_status ls_mesh_parse(const char *text, ls_mesh *out);
 /* Those of these axes that are listed, as ls_mesh_parse reads them. */

@@ -70,7 +70,7 @@ limit=1900000
 plan --seq 32 --ranks 2 --memory $limit --mesh tp=1 >out 2>err && fail "it fits without tp: $(cat out)"
 without=$(sed -n 's/.*a rank needs \([0-9]*\) bytes.*/\1/p' err)
 plan --seq 32 --ranks 2 --memory $limit >page.txt || fail "tp is not tried"
-grep -q '^tp 2: ' page.txt && grep -q '^strategy  ring×ulysses×tp ' page.txt && grep -q '^local  *1×1×2 ' page.txt || fail "tp: $(cat page.txt)"
+grep -q '^tp 2: ' page.txt && grep -q '^strategy *ring×ulysses×tp ' page.txt && grep -q '^local  *1×1×2 ' page.txt || fail "tp: $(cat page.txt)"
 plan --seq 32 --ranks 2 --memory "$without" >page.txt && ! grep -q 'tp 2' page.txt || fail "tp beside what fits: $(cat page.txt)"
 status=0; plan --batch 3 --accumulate 2 >out 2>err || status=$?
 [ $status -eq 2 ] && grep -q -- '--accumulate 2' err || fail "batch 3: $(cat err)"

@@ -274,7 +274,17 @@ static const struct {
               {5, "tokenring", "ring=5"},
               {4, "tokenring", "ring=2,ulysses=2"},
               {4, "decode", "ring=4"},
-              {6, "decode", "ring=3,ulysses=2"}};
+              {6, "decode", "ring=3,ulysses=2"},
+              {4, "double-ring", "outer=2,ring=2"},
+              {6, "double-ring", "outer=2,ring=3"},
+              {8, "double-ring", "outer=4,ring=2"},
+              {8, "double-ring", "outer=2,ring=2,ulysses=2"},
+              {3, "burst", "ring=3"},
+              {8, "burst", "ring=8"},
+              {4, "burst", "ring=2,ulysses=2"},
+              {3, "rsa", "ring=3"},
+              {7, "rsa", "ring=7"},
+              {4, "rsa", "ring=2,ulysses=2"}};
 static const char *const layouts[] = {"contiguous", "zigzag", "striped", "documents", "balanced"};
 
 /* Some meshes have every mask in every layout; the others take turns. */
@@ -317,7 +327,7 @@ static void test_precision(void **state) {
     free_arrays(&a);
 }
 
-/* Strategies that send queries: the error is at most that of one rank times the number of merges. */
+/* Strategies that merge otherwise than the ring: the error is at most that of one rank times the number of merges. */
 static void test_travelling_precision(void **state) {
     static const struct {
         const char *strategy, *mesh;
@@ -325,7 +335,10 @@ static void test_travelling_precision(void **state) {
     } places[] = {{"tokenring", "ring=2", 2},
                   {"tokenring", "ring=8", 8},
                   {"tokenring", "ring=4,ulysses=2", 8},
-                  {"decode", "ring=5", 5}};
+                  {"decode", "ring=5", 5},
+                  {"burst", "ring=8", 8},
+                  {"rsa", "ring=4", 4},
+                  {"double-ring", "outer=2,ring=4", 8}};
     arrays a = make_arrays((sizes){1, 61, 8, 2, 16, 24});
     write_inputs(state, &a);
     formula(&a, sees_causal);
@@ -371,7 +384,10 @@ static void test_sink(void **state) {
                   {6, "usp", "ring=3,ulysses=2"},
                   {4, "ring", "dp=2"},
                   {4, "tokenring", "ring=4"},
-                  {6, "decode", "ring=3,ulysses=2"}};
+                  {6, "decode", "ring=3,ulysses=2"},
+                  {4, "double-ring", "outer=2,ring=2"},
+                  {3, "burst", "ring=3"},
+                  {3, "rsa", "ring=3"}};
     arrays a = make_arrays((sizes){2, 37, 6, 3, 5, 2});
     a.sunk = true;
     write_inputs(state, &a);

@@ -185,6 +185,7 @@ static void test_blocks_are_one_class(void **state) {
         int classes;
     } cases[] = {{{2, 2, 2}, "usp", 32, READS_NOTHING, 2},     {{1, 1, 2}, "ulysses", 32, READS_ALL, 1},
                  {{1, 3, 2}, "gather", 48, READS_NOTHING, 3},  {{1, 2, 2}, "tokenring", 32, READS_BLOCK, 2},
+                 {{1, 2, 2}, "burst", 32, READS_NOTHING, 2},   {{1, 2, 2}, "rsa", 32, READS_NOTHING, 2},
                  {{1, 2, 2}, "decode", 32, READS_NOTHING, 2},  {{1, 2, 2}, "usp", 34, READS_NOTHING, 4},
                  {{1, 1, 4}, "ulysses", 32, READS_NOTHING, 1}, {{1, 1, 3}, "ulysses", 48, READS_NOTHING, 3}};
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
@@ -215,6 +216,8 @@ static void test_shared_heads(void **state) {
         {8, 2, "ring=2,ulysses=4", "usp", LS_TRANSFERS_IN_PLACE, 2},
         {12, 3, "ring=2,ulysses=6", "gather", LS_TRANSFERS_PUT, 2},
         {8, 2, "ring=2,ulysses=4", "tokenring", LS_TRANSFERS_PUT, 2},
+        {8, 2, "outer=2,ring=2,ulysses=4", "double-ring", LS_TRANSFERS_PUT, 4},
+        {8, 2, "ring=2,ulysses=4", "rsa", LS_TRANSFERS_PUT, 2},
         {8, 4, "ring=2,ulysses=8", "decode", LS_TRANSFERS_PUT, 2},
         {8, 2, "tp=4", "local", LS_TRANSFERS_PUT, 1},
         {8, 2, "tp=8", "local", LS_TRANSFERS_PUT, 1},

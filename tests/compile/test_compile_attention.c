@@ -143,20 +143,27 @@ static ls_mask mask_of(const char *a, const char *b) {
 
 static void over_meshes(const problem *p) {
     static const struct {
-        int ring, ulysses;
+        int outer, ring, ulysses;
         const char *strategy;
-    } meshes[] = {{1, 1, "ring"},      {2, 1, "ring"},      {3, 1, "ring"},      {4, 1, "ring"},
-                  {5, 1, "ring"},      {8, 1, "ring"},      {1, 2, "ulysses"},   {1, 3, "ulysses"},
-                  {1, 4, "ulysses"},   {2, 2, "usp"},       {4, 2, "usp"},       {3, 2, "usp"},
-                  {2, 4, "usp"},       {2, 1, "gather"},    {3, 1, "gather"},    {4, 1, "gather"},
-                  {5, 1, "gather"},    {8, 1, "gather"},    {3, 2, "gather"},    {2, 4, "gather"},
-                  {2, 1, "tokenring"}, {3, 1, "tokenring"}, {5, 1, "tokenring"}, {8, 1, "tokenring"},
-                  {2, 2, "tokenring"}, {4, 2, "tokenring"}, {1, 2, "tokenring"}, {2, 1, "decode"},
-                  {4, 1, "decode"},    {5, 1, "decode"},    {3, 2, "decode"}};
+    } meshes[] = {
+        {1, 1, 1, "ring"},        {1, 2, 1, "ring"},        {1, 3, 1, "ring"},        {1, 4, 1, "ring"},
+        {1, 5, 1, "ring"},        {1, 8, 1, "ring"},        {1, 1, 2, "ulysses"},     {1, 1, 3, "ulysses"},
+        {1, 1, 4, "ulysses"},     {1, 2, 2, "usp"},         {1, 4, 2, "usp"},         {1, 3, 2, "usp"},
+        {1, 2, 4, "usp"},         {1, 2, 1, "gather"},      {1, 3, 1, "gather"},      {1, 4, 1, "gather"},
+        {1, 5, 1, "gather"},      {1, 8, 1, "gather"},      {1, 3, 2, "gather"},      {1, 2, 4, "gather"},
+        {1, 2, 1, "tokenring"},   {1, 3, 1, "tokenring"},   {1, 5, 1, "tokenring"},   {1, 8, 1, "tokenring"},
+        {1, 2, 2, "tokenring"},   {1, 4, 2, "tokenring"},   {1, 1, 2, "tokenring"},   {1, 2, 1, "decode"},
+        {1, 4, 1, "decode"},      {1, 5, 1, "decode"},      {1, 3, 2, "decode"},      {1, 2, 1, "burst"},
+        {1, 3, 1, "burst"},       {1, 5, 1, "burst"},       {1, 8, 1, "burst"},       {1, 3, 2, "burst"},
+        {1, 2, 1, "rsa"},         {1, 3, 1, "rsa"},         {1, 5, 1, "rsa"},         {1, 8, 1, "rsa"},
+        {1, 2, 2, "rsa"},         {1, 1, 1, "rsa"},         {2, 2, 1, "double-ring"}, {3, 2, 1, "double-ring"},
+        {2, 3, 1, "double-ring"}, {4, 2, 1, "double-ring"}, {2, 4, 1, "double-ring"}, {3, 3, 1, "double-ring"},
+        {2, 2, 2, "double-ring"}};
     for (size_t m = 0; m < LS_COUNT(meshes); m++) {
         if (meshes[m].ulysses > p->Hq) continue;
         for (int layout = 0; layout < LS_LAYOUTS; layout++)
-            compare(p, mesh_of(1, meshes[m].ring, meshes[m].ulysses), meshes[m].strategy, (ls_layout_kind)layout);
+            compare(p, mesh_of_outer(1, meshes[m].outer, meshes[m].ring, meshes[m].ulysses), meshes[m].strategy,
+                    (ls_layout_kind)layout);
     }
 }
 
@@ -202,6 +209,9 @@ static void test_many_ranges(void **state) {
     compare(&p, mesh_of(1, 3, 1), "ring", LS_LAYOUT_STRIPED);
     compare(&p, mesh_of(1, 2, 2), "usp", LS_LAYOUT_STRIPED);
     compare(&p, mesh_of(1, 3, 1), "gather", LS_LAYOUT_STRIPED);
+    compare(&p, mesh_of_outer(1, 2, 2, 1), "double-ring", LS_LAYOUT_STRIPED);
+    compare(&p, mesh_of(1, 3, 1), "burst", LS_LAYOUT_STRIPED);
+    compare(&p, mesh_of(1, 3, 1), "rsa", LS_LAYOUT_STRIPED);
 }
 
 /*
@@ -209,7 +219,8 @@ static void test_many_ranges(void **state) {
  */
 static void test_sink(void **state) {
     (void)state;
-    static const int meshes[][2] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {1, 2}, {1, 3}, {1, 4}, {2, 2}, {3, 2}};
+    static const int meshes[][3] = {{1, 1, 1}, {2, 1, 1}, {3, 1, 1}, {4, 1, 1}, {5, 1, 1}, {1, 2, 1},
+                                    {1, 3, 1}, {1, 4, 1}, {2, 2, 1}, {3, 2, 1}, {2, 1, 2}, {3, 1, 2}};
     static const int32_t ends[] = {0, 1, 9, 10, 30, 33};
     problem p = {2, 33, 4, 2, 4, mask_of("causal", NULL), true};
     p.mask.term[0] = (ls_mask_term){.kind = LS_MASK_WINDOW, .first = 10}; /* the first 10, and nobody else */
@@ -217,7 +228,7 @@ static void test_sink(void **state) {
     const problem causal = {1, 29, 6, 2, 5, ls_mask_causal(), true};
     for (int s = 0; ls_strategy_name(s) != NULL; s++) {
         for (size_t m = 0; m < LS_COUNT(meshes); m++) {
-            const ls_mesh mesh = mesh_of(1, meshes[m][0], meshes[m][1]);
+            const ls_mesh mesh = mesh_of_outer(1, meshes[m][2], meshes[m][0], meshes[m][1]);
             const ls_attention_problem at = {
                 .B = p.B, .S = p.S, .Hq = p.Hq, .Hkv = p.Hkv, .D = p.D, .E = E, .mesh = mesh};
             if (ls_strategy_applicable(ls_strategy_name(s), &at).code != LS_OK) continue;
@@ -249,6 +260,9 @@ static void test_layouts_of_many_runs(void **state) {
         compare(&p, mesh_of(1, 4, 1), "ring", (ls_layout_kind)kind);
         compare(&p, mesh_of(1, 1, 3), "ulysses", (ls_layout_kind)kind);
         compare(&p, mesh_of(1, 3, 2), "usp", (ls_layout_kind)kind);
+        compare(&p, mesh_of_outer(1, 2, 3, 1), "double-ring", (ls_layout_kind)kind);
+        compare(&p, mesh_of(1, 4, 1), "burst", (ls_layout_kind)kind);
+        compare(&p, mesh_of(1, 4, 1), "rsa", (ls_layout_kind)kind);
     }
     p.mask = mask_of("window:40:3", NULL);
     compare(&p, mesh_of(1, 5, 1), "ring", LS_LAYOUT_BALANCED);
@@ -301,6 +315,9 @@ static void test_batch_over_dp(void **state) {
     compare(&p, mesh_of(2, 1, 2), "ulysses", LS_LAYOUT_ZIGZAG);
     compare(&p, mesh_of(2, 2, 1), "tokenring", LS_LAYOUT_ZIGZAG);
     compare(&p, mesh_of(2, 2, 2), "decode", LS_LAYOUT_CONTIGUOUS);
+    compare(&p, mesh_of_outer(2, 2, 2, 1), "double-ring", LS_LAYOUT_ZIGZAG);
+    compare(&p, mesh_of(2, 2, 1), "burst", LS_LAYOUT_ZIGZAG);
+    compare(&p, mesh_of(2, 2, 1), "rsa", LS_LAYOUT_ZIGZAG);
     compare(&p, mesh_of(4, 1, 1), "local", LS_LAYOUT_ZIGZAG);
     compare(&p, mesh_of(2, 2, 2), "usp", LS_LAYOUT_STRIPED);
 }
@@ -314,7 +331,12 @@ static void test_refusals(void **state) {
     assert_non_null(strstr(heads.text, "4 query heads"));
     const ls_status unknown = ls_strategy_applicable("rings", &too_many);
     assert_int_equal(unknown.code, LS_USAGE);
-    assert_non_null(strstr(unknown.text, "local, ring, ulysses, usp, gather, tokenring, decode"));
+    assert_non_null(
+        strstr(unknown.text, "local, ring, ulysses, usp, gather, tokenring, decode, double-ring, burst, rsa"));
+    const ls_attention_problem one_ring = {.Hq = p.Hq, .mesh = mesh_of(1, 4, 1)};
+    const ls_status rings = ls_strategy_applicable("double-ring", &one_ring);
+    assert_int_equal(rings.code, LS_USAGE);
+    assert_non_null(strstr(rings.text, "strategy double-ring: the mesh has one ring, of 4 blocks"));
     const ls_status token_heads = ls_strategy_applicable("tokenring", &too_many);
     assert_int_equal(token_heads.code, LS_USAGE);
     assert_non_null(strstr(token_heads.text, "strategy tokenring: ulysses=5 ranks but only 4 query heads"));

@@ -1,6 +1,6 @@
 /*
- * Strategies that send queries (tokenring, decode): the bytes that each rank sends equal the formulas, also where a
- * mask empties pairs of blocks; slots do not grow; programs over masks and layouts are proved and interpreted.
+ * Strategies that send queries (tokenring, decode, burst): the bytes that each rank sends equal the formulas, also
+ * where a mask empties pairs of blocks; slots do not grow; programs over masks and layouts are proved and interpreted.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,8 @@
 #include "run/interpret.h"
 #include "support/meshes.h"
 
-static const char *const strategies[] = {"tokenring", "decode"};
+static const char *const strategies[] = {"tokenring", "decode", "burst"};
+enum { BURST = 2 }; /* sends queries in the backward pass alone, and from neighbour to neighbour */
 
 typedef struct programs {
     ls_graph *graph;
@@ -135,7 +136,7 @@ static ls_mask mask_of(const char *a, const char *b) {
 static void test_bytes(void **state) {
     (void)state;
     static const int rings[] = {2, 3, 5, 8};
-    for (size_t s = 0; s < LS_COUNT(strategies); s++) {
+    for (size_t s = 0; s < BURST; s++) {
         for (size_t i = 0; i < LS_COUNT(rings); i++) {
             problem p = {.dtype = i % 2 == 0 ? LS_F32 : LS_BF16,
                          .S = 43,
@@ -157,6 +158,69 @@ static void test_bytes(void **state) {
     }
 }
 
+/*
+ * Burst, backward: what rank r sends. Queries of a block go over the hops to the last of those that they meet; their
+ * sum from the first rank that they meet on, and home from the last.
+ */
+static double expected_of_burst(const problem *p, int r, meets sees) {
+    const int R = mesh_ring(&p->mesh);
+    const double T = (double)ls_dtype_bytes(p->dtype), G = (double)ls_dtype_bytes(ls_dtype_accumulator(p->dtype));
+    const double d = (double)(p->Hq * p->D), H = (double)p->Hq;
+    double bytes = 0;
+    for (int hop = 0; hop < R; hop++) {
+        const int block = (r + hop) % R; /* whose queries are here */
+        const ls_layout layout = {.kind = p->layout, .S = p->S, .P = R};
+        int first = 0, last = 0;
+        for (int h = 1; h < R; h++) {
+            if (!sees(block, (block - h + R) % R)) continue;
+            first = first == 0 ? h : first;
+            last = h;
+        }
+        const double n = (double)ls_layout_count(&layout, block);
+        if (hop < last) bytes += n * (2 * d * T + 2 * H * G);
+        if (hop > 0 && first <= hop && hop <= last) bytes += n * d * G;
+    }
+    return bytes;
+}
+
+static void test_bytes_of_burst(void **state) {
+    (void)state;
+    static const struct {
+        const char *mask;
+        meets sees;
+    } masks[] = {{"full", always}, {"causal", not_later}, {"window:5", neighbours}};
+    for (int R = 2; R <= 8; R++) {
+        for (size_t m = 0; m < LS_COUNT(masks); m++) {
+            problem p = {.dtype = R % 2 == 0 ? LS_F32 : LS_BF16,
+                         .S = 43,
+                         .Hq = 6,
+                         .Hkv = 2,
+                         .D = 4,
+                         .mask = mask_of(masks[m].mask, NULL),
+                         .mesh = mesh_of(1, R, 1),
+                         .strategy = strategies[BURST],
+                         .layout = LS_LAYOUT_CONTIGUOUS,
+                         .transfers = LS_TRANSFERS_PUT};
+            programs forward = must_compile(&p);
+            p.strategy = "ring";
+            programs ring = must_compile(&p);
+            p.strategy = strategies[BURST];
+            p.backward = true;
+            programs both = must_compile(&p);
+            for (int r = 0; r < R; r++) {
+                const double sent = bytes_sent(&forward, r), back = bytes_sent(&both, r) - sent;
+                const double wanted = 2 * expected_of_burst(&p, r, masks[m].sees);
+                if (sent != bytes_sent(&ring, r) || back != wanted)
+                    fail_msg("burst, %s, rank %d of %d: sends %g and %g bytes, expected %g and %g", masks[m].mask, r, R,
+                             sent, back, bytes_sent(&ring, r), wanted);
+            }
+            free_programs(&forward);
+            free_programs(&ring);
+            free_programs(&both);
+        }
+    }
+}
+
 /* --- slots -------------------------------------------------------------------------------------------------------- */
 
 static int slots_of(const ls_image *image) {
@@ -170,7 +234,7 @@ static void test_slots(void **state) {
     static const int rings[] = {3, 4, 8, 16};
     for (size_t i = 0; i < LS_COUNT(rings); i++) {
         const int R = rings[i];
-        for (size_t s = 0; s < LS_COUNT(strategies); s++) {
+        for (int s = 0; s < (int)LS_COUNT(strategies); s++) {
             const problem p = {.dtype = LS_F32,
                                .S = 8 * R,
                                .Hq = 4,
@@ -182,8 +246,13 @@ static void test_slots(void **state) {
                                .strategy = strategies[s],
                                .backward = true};
             programs made = must_compile(&p);
-            const int tensors = 1 + 2 + 4 + 1; /* q, (o, lse); q, do, lse, delta, dq */
-            for (int r = 0; r < R; r++) assert_int_equal(slots_of(made.image[r]), tensors * (s == 0 ? 2 : R - 1));
+            /*
+             * q, (o, lse); q, do, lse, delta, dq. Of burst k, v; q, do, lse, delta, the sum, which goes one hop less,
+             * and where it comes home.
+             */
+            const int tensors = 1 + 2 + 4 + 1, of_burst = 2 * (2 + 4) + (R == 3 ? 1 : 2) + 1;
+            const int slots = s == BURST ? of_burst : tensors * (s == 0 ? 2 : R - 1);
+            for (int r = 0; r < R; r++) assert_int_equal(slots_of(made.image[r]), slots);
             free_programs(&made);
         }
     }
@@ -233,7 +302,7 @@ static void test_programs(void **state) {
                                .E = 7,
                                .mask = masks[m],
                                .mesh = mesh_of(1, meshes[i][0], meshes[i][1]),
-                               .strategy = strategies[(m + i) % 2],
+                               .strategy = strategies[(m + i) % LS_COUNT(strategies)],
                                .layout = (ls_layout_kind)((m + i / 2) % LS_LAYOUTS),
                                .backward = true};
             prove(&p);
@@ -267,10 +336,8 @@ static void test_transfers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_slots),
-        cmocka_unit_test(test_programs),
-        cmocka_unit_test(test_transfers),
+        cmocka_unit_test(test_bytes),    cmocka_unit_test(test_bytes_of_burst), cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_programs), cmocka_unit_test(test_transfers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,15 +208,15 @@ static void test_bytes_of_the_full_mask(void **state) {
 
 /* --- slots -------------------------------------------------------------------------------------------------------- */
 
-/* What rotates has two slots for each direction, so that bytes do not grow with the ranks; two ranks may need fewer. */
+/* What rotates has two slots for each direction, so that bytes do not grow with the ranks; few ranks may need fewer. */
 static void test_slots_do_not_grow(void **state) {
     (void)state;
-    static const char *const rotating[] = {"ring", "usp", "tokenring"};
+    static const char *const rotating[] = {"ring", "usp", "tokenring", "burst", "rsa"};
     enum { TOKENS = 4 };
     for (size_t s = 0; s < LS_COUNT(rotating); s++) {
         for (int in_place = 0; in_place < 2; in_place++) {
             double bytes = -1;
-            for (int R = 3; R <= 16; R = R == 3 ? 4 : 2 * R) {
+            for (int R = 4; R <= 16; R *= 2) {
                 const conformance_place place = {.strategy = rotating[s], .mesh = mesh_of(1, R, 1)};
                 bool can;
                 if (ls_strategy_reads_in_place(rotating[s], &can).code != LS_OK || (in_place > 0 && !can)) continue;
@@ -224,10 +224,27 @@ static void test_slots_do_not_grow(void **state) {
                 const attention_traffic t =
                     traffic_at(&place, &problem, LS_BF16, in_place ? LS_TRANSFERS_IN_PLACE : LS_TRANSFERS_PUT);
                 if (bytes >= 0 && t.slot_bytes != bytes)
-                    fail_msg("%s: %g bytes of slots on %d ranks, %g on 3", rotating[s], t.slot_bytes, R, bytes);
+                    fail_msg("%s: %g bytes of slots on %d ranks, %g on 4", rotating[s], t.slot_bytes, R, bytes);
                 bytes = t.slot_bytes;
                 assert_int_equal(t.sent_forward + t.sent_backward > 0, !in_place);
             }
+        }
+    }
+}
+
+/* With two rings there are as many, whatever their sizes are. */
+static void test_slots_of_two_rings(void **state) {
+    (void)state;
+    enum { TOKENS = 4 };
+    double bytes = -1;
+    for (int outer = 3; outer <= 4; outer++) {
+        for (int ring = 3; ring <= 4; ring++) {
+            const conformance_place place = {.strategy = "double-ring", .mesh = mesh_of_outer(1, outer, ring, 1)};
+            const plain_attention problem = dense_problem(TOKENS * outer * ring, 8, 2);
+            const attention_traffic t = traffic_at(&place, &problem, LS_BF16, LS_TRANSFERS_PUT);
+            if (bytes >= 0 && t.slot_bytes != bytes)
+                fail_msg("%d rings of %d: %g bytes of slots, %g with 3 of 3", outer, ring, t.slot_bytes, bytes);
+            bytes = t.slot_bytes;
         }
     }
 }
@@ -237,6 +254,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bytes_of_the_full_mask),
         cmocka_unit_test(test_slots_do_not_grow),
+        cmocka_unit_test(test_slots_of_two_rings),
         cmocka_unit_test(test_every_pair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

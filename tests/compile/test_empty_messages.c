@@ -49,7 +49,8 @@ static void test_meshes_without_stages(void **state) {
         const char *strategy;
     } meshes[] = {{2, 1, 1, 1, "local"},  {1, 3, 1, 1, "ring"},   {1, 7, 1, 1, "ring"},    {1, 4, 1, 1, "tokenring"},
                   {1, 5, 1, 1, "gather"}, {1, 4, 1, 1, "decode"}, {1, 1, 3, 1, "ulysses"}, {1, 2, 2, 1, "usp"},
-                  {2, 2, 1, 1, "ring"},   {1, 1, 1, 2, "local"},  {1, 2, 1, 2, "ring"}};
+                  {2, 2, 1, 1, "ring"},   {1, 1, 1, 2, "local"},  {1, 2, 1, 2, "ring"},    {1, 5, 1, 1, "burst"},
+                  {1, 5, 1, 1, "rsa"},    {1, 3, 2, 1, "burst"}};
     for (size_t i = 0; i < LS_COUNT(meshes); i++) {
         for (int layout = LS_LAYOUT_CONTIGUOUS; layout <= LS_LAYOUT_ZIGZAG; layout++) {
             const ls_mesh mesh = mesh_with_tp(meshes[i].dp, meshes[i].ring, meshes[i].ulysses, meshes[i].tp);

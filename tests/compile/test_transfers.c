@@ -56,6 +56,8 @@ static void test_choice(void **state) {
         {1, 4, 1, LS_ONE_HOST, "gather", LS_TRANSFERS_IN_PLACE, "no such lowering"},
         {1, 2, 2, LS_ONE_HOST, "gather", LS_TRANSFERS_IN_PLACE, "in-place+put"},
         {1, 2, 2, 2, "tokenring", LS_TRANSFERS_IN_PLACE, "in-place+put"},
+        {1, 4, 1, LS_ONE_HOST, "rsa", LS_TRANSFERS_AUTO, "in-place"},
+        {1, 4, 1, LS_ONE_HOST, "burst", LS_TRANSFERS_IN_PLACE, "no such lowering"},
         {4, 1, 1, LS_ONE_HOST, "local", LS_TRANSFERS_IN_PLACE, "put"}, /* nobody to read from */
     };
     for (size_t c = 0; c < LS_COUNT(cases); c++) {

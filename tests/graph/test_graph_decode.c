@@ -203,11 +203,11 @@ static const struct way {
     int ring, ulysses; /* 0, 0: the mesh is tp=2 */
     const char *strategy;
     ls_layout_kind layout;
-} ways[] = {{1, 1, "local", LS_LAYOUT_CONTIGUOUS}, {2, 1, "ring", LS_LAYOUT_CONTIGUOUS},
-            {3, 1, "ring", LS_LAYOUT_ZIGZAG},      {4, 1, "gather", LS_LAYOUT_STRIPED},
-            {1, 2, "ulysses", LS_LAYOUT_ZIGZAG},   {3, 2, "usp", LS_LAYOUT_CONTIGUOUS},
-            {2, 1, "decode", LS_LAYOUT_BALANCED},  {3, 1, "tokenring", LS_LAYOUT_STRIPED},
-            {0, 0, "local", LS_LAYOUT_CONTIGUOUS}};
+} ways[] = {
+    {1, 1, "local", LS_LAYOUT_CONTIGUOUS}, {2, 1, "ring", LS_LAYOUT_CONTIGUOUS},   {3, 1, "ring", LS_LAYOUT_ZIGZAG},
+    {4, 1, "gather", LS_LAYOUT_STRIPED},   {1, 2, "ulysses", LS_LAYOUT_ZIGZAG},    {3, 2, "usp", LS_LAYOUT_CONTIGUOUS},
+    {2, 1, "decode", LS_LAYOUT_BALANCED},  {3, 1, "tokenring", LS_LAYOUT_STRIPED}, {3, 1, "burst", LS_LAYOUT_ZIGZAG},
+    {2, 2, "rsa", LS_LAYOUT_CONTIGUOUS},   {0, 0, "local", LS_LAYOUT_CONTIGUOUS}};
 
 static void decode_one_way(play *p, const char *name, const struct way *way, int prompt) {
     p->target = target_of(ls_max(way->ring, 1), ls_max(way->ulysses, 1), way->strategy, way->layout);

@@ -47,8 +47,9 @@ static void test_programs_that_fit_agree(void **state) {
     static const struct {
         int dp, ring, ulysses;
         const char *strategy;
-    } cases[] = {{1, 1, 1, "local"},   {4, 1, 1, "local"}, {1, 3, 1, "ring"},  {2, 3, 1, "tokenring"},
-                 {2, 1, 2, "ulysses"}, {1, 2, 2, "usp"},   {1, 4, 1, "gather"}};
+    } cases[] = {{1, 1, 1, "local"},     {4, 1, 1, "local"},   {1, 3, 1, "ring"},
+                 {2, 3, 1, "tokenring"}, {2, 1, 2, "ulysses"}, {1, 2, 2, "usp"},
+                 {1, 4, 1, "gather"},    {1, 3, 1, "burst"},   {2, 2, 1, "rsa"}};
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
         const ls_mesh mesh = mesh_of(cases[i].dp, cases[i].ring, cases[i].ulysses);
         image_set set = images_of_network(mesh, cases[i].strategy, LS_LAYOUT_CONTIGUOUS, 24, 1);

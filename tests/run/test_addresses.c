@@ -18,6 +18,7 @@ static const struct {
 } cases[] = {{1, 2, 1, "ring", 1, false},      {1, 3, 1, "ring", 2, true},    {1, 1, 3, "ulysses", 1, false},
              {1, 1, 2, "ulysses", 1, true},    {1, 2, 2, "usp", 1, true},     {2, 2, 1, "ring", 1, false},
              {1, 3, 1, "tokenring", 1, false}, {1, 2, 1, "decode", 1, false}, {1, 3, 1, "gather", 1, false},
+             {1, 3, 1, "burst", 1, false},     {1, 3, 1, "rsa", 1, false},    {1, 3, 1, "rsa", 1, true},
              {1, 8, 1, "ring", 2, false}}; /* the last has more uses of a channel than one note tells */
 
 static image_set images_for(size_t i) {

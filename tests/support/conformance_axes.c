@@ -86,10 +86,18 @@ static ls_status asked(const char *strategy, ls_mesh mesh, int head) {
     return status;
 }
 
+static bool has_two_rings(const char *strategy) {
+    const ls_attention_problem one = {.Hq = 1, .mesh = mesh_of(1, 4, 1)},
+                               two = {.Hq = 1, .mesh = mesh_of_outer(1, 2, 2, 1)};
+    return ls_strategy_applicable(strategy, &one).code != LS_OK && ls_strategy_applicable(strategy, &two).code == LS_OK;
+}
+
+/* Every ring, and every ring of rings, for strategies that tell them apart. */
 static void add_places(conformance_axes *axes, const char *strategy, int ranks) {
-    for (int U = 1; U <= ranks; U++) {
-        if (ranks % U != 0) continue;
-        const ls_mesh mesh = mesh_of(1, ranks / U, U);
+    for (int i = 0; i < ranks * ranks; i++) {
+        const int U = i / ranks + 1, O = i % ranks + 1, R = ranks / U;
+        if (ranks % U != 0 || R % O != 0 || (O > 1 && (O == R || !has_two_rings(strategy)))) continue;
+        const ls_mesh mesh = mesh_of_outer(1, O, R / O, U);
         bool fits = false;
         for (size_t h = 0; h < LS_COUNT(heads); h++) fits |= asked(strategy, mesh, (int)h).code == LS_OK;
         if (!fits) {
@@ -165,12 +173,13 @@ void conformance_say(const conformance_axes *axes, const conformance_case *c, ch
     const int *at = c->at;
     const conformance_place *place = &axes->place[at[CONFORM_PLACE]];
     const plain_sizes n = conformance_sizes(at[CONFORM_SHAPE], at[CONFORM_HEADS]);
-    snprintf(out, room,
-             "%s of ring %d ulysses %d, %s, %s, %s on %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld E %lld%s%s%s",
-             place->strategy, mesh_ring(&place->mesh), mesh_ulysses(&place->mesh), masks[at[CONFORM_MASK]],
-             ls_layout_name((ls_layout_kind)at[CONFORM_LAYOUT]), ls_dtype_name(dtypes[at[CONFORM_DTYPE]]),
-             ls_isa_name(axes->isa[at[CONFORM_ISA]]), transfer_ways[at[CONFORM_TRANSFERS]].name, (long long)n.B,
-             (long long)n.S, (long long)n.Hq, (long long)n.Hkv, (long long)n.D, (long long)n.E,
-             spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "", extras[at[CONFORM_EXTRAS]].sink ? ", sink" : "",
-             extras[at[CONFORM_EXTRAS]].softcap > 0 ? ", soft cap" : "");
+    snprintf(
+        out, room,
+        "%s of ring %d (inner %d) ulysses %d, %s, %s, %s on %s, %s, B %lld S %lld Hq %lld Hkv %lld D %lld E %lld%s%s%s",
+        place->strategy, mesh_ring(&place->mesh), mesh_inner(&place->mesh), mesh_ulysses(&place->mesh),
+        masks[at[CONFORM_MASK]], ls_layout_name((ls_layout_kind)at[CONFORM_LAYOUT]),
+        ls_dtype_name(dtypes[at[CONFORM_DTYPE]]), ls_isa_name(axes->isa[at[CONFORM_ISA]]),
+        transfer_ways[at[CONFORM_TRANSFERS]].name, (long long)n.B, (long long)n.S, (long long)n.Hq, (long long)n.Hkv,
+        (long long)n.D, (long long)n.E, spreads[at[CONFORM_LOGITS]] > 1 ? ", logits of 1e3" : "",
+        extras[at[CONFORM_EXTRAS]].sink ? ", sink" : "", extras[at[CONFORM_EXTRAS]].softcap > 0 ? ", soft cap" : "");
 }

@@ -131,6 +131,20 @@ static void add_mesh(place p, int turn) {
     }
 }
 
+/* Of strategies that tell two rings from one. */
+static void add_rings_of_rings(void) {
+    static const struct {
+        int dp, outer, ring, ulysses;
+    } meshes[] = {{1, 2, 2, 1}, {1, 2, 3, 1}, {1, 3, 2, 1}, {2, 2, 2, 1}, {1, 2, 2, 2}, {1, 2, 4, 2}};
+    for (size_t i = 0; i < LS_COUNT(meshes); i++) {
+        const int dp = meshes[i].dp, outer = meshes[i].outer, ring = meshes[i].ring, ulysses = meshes[i].ulysses;
+        const ls_mesh mesh = mesh_of_outer(dp, outer, ring, ulysses);
+        const char *names[LS_STRATEGIES_MOST];
+        LS_ASSERT(ls_strategies_for(&mesh, names) == 1 && n_places < PLACES);
+        places[n_places++] = (place){dp, outer * ring, ulysses, 1, mesh, names[0], true};
+    }
+}
+
 static void make_places(void) {
     int turn = 0;
     for (int dp = 1; dp <= RANKS; dp++) {
@@ -139,6 +153,7 @@ static void make_places(void) {
                 add_mesh((place){dp, ring, ulysses, 1, mesh_of(dp, ring, ulysses), NULL, false}, turn++);
         }
     }
+    add_rings_of_rings();
     for (int tp = 2; tp <= TP_MOST; tp++) {
         for (int dp = 1; dp <= 2; dp++) {
             for (int ring = 1; dp * ring * tp <= RANKS; ring *= 2) {
@@ -200,9 +215,12 @@ static bool micro_fits(int micro, int i) {
 static const int slices[] = {1, 2, 3, 4};
 enum { SLICED_LENGTH = 1 /* of models, whose tokens the numbers of slices divide */ };
 
-/* Whether keys come to the queries. */
-static bool keys_travel(const place *p) {
-    return strcmp(p->strategy, "tokenring") != 0 && strcmp(p->strategy, "decode") != 0;
+/* Whether keys of earlier slices come to the queries, and nothing is kept that is of one slice alone. */
+static bool is_sliced(const place *p) {
+    static const char *const unsliced[] = {"tokenring", "decode", "burst", "rsa"};
+    bool sliced = true;
+    for (size_t i = 0; i < LS_COUNT(unsliced); i++) sliced &= strcmp(p->strategy, unsliced[i]) != 0;
+    return sliced;
 }
 
 /* Whether no token sees one of a later slice. */
@@ -225,7 +243,7 @@ static bool goes_with_slices(int axis, int i, int n) {
     return axis == MATRIX_LENGTH   ? i == SLICED_LENGTH
            : axis == MATRIX_MASK   ? looks_back(i, n)
            : axis == MATRIX_LAYOUT ? layout_is_sliced(i)
-           : axis == MATRIX_PLACE  ? keys_travel(&places[i])
+           : axis == MATRIX_PLACE  ? is_sliced(&places[i])
                                    : true;
 }
 

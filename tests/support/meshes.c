@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-static const ls_axis far_axis = {"far", LS_AXIS_SEQUENCE, false, "the tokens of a sequence"},
-                     near_axis = {"near", LS_AXIS_SEQUENCE, false, "the tokens of a sequence"};
+static const ls_axis far_axis = {.name = "far", .kind = LS_AXIS_SEQUENCE, .divides = "the tokens of a sequence"},
+                     near_axis = {.name = "near", .kind = LS_AXIS_SEQUENCE, .divides = "the tokens of a sequence"};
 
 static ls_mesh parsed(const char *text) {
     ls_mesh mesh;
@@ -15,6 +15,13 @@ static ls_mesh parsed(const char *text) {
 ls_mesh mesh_of(int dp, int ring, int ulysses) {
     char text[80];
     snprintf(text, sizeof text, "dp=%d,ring=%d,ulysses=%d", dp, ring, ulysses);
+    return parsed(text);
+}
+
+ls_mesh mesh_of_outer(int dp, int outer, int ring, int ulysses) {
+    char text[80];
+    if (outer == 1) return mesh_of(dp, ring, ulysses);
+    snprintf(text, sizeof text, "dp=%d,outer=%d,ring=%d,ulysses=%d", dp, outer, ring, ulysses);
     return parsed(text);
 }
 

@@ -5,23 +5,35 @@
 
 mutation_verdicts judge_mutations(uint64_t first, int edits, int seeds) {
     static const struct {
-        int dp, ring, ulysses;
+        int dp, outer, ring, ulysses;
         const char *strategy;
         int layers;
         bool accumulates;
         images_reads reads;
-    } meshes[] = {{1, 2, 1, "ring", 2, true, READS_NOTHING},    {1, 3, 1, "ring", 1, false, READS_NOTHING},
-                  {1, 4, 1, "ring", 1, false, READS_NOTHING},   {1, 1, 2, "ulysses", 2, false, READS_NOTHING},
-                  {1, 1, 3, "ulysses", 1, true, READS_NOTHING}, {1, 2, 2, "usp", 1, true, READS_NOTHING},
-                  {2, 2, 1, "ring", 1, false, READS_NOTHING},   {2, 1, 2, "ulysses", 1, true, READS_NOTHING},
-                  {3, 1, 1, "local", 1, false, READS_NOTHING},  {1, 2, 1, "ring", 2, false, READS_ALL},
-                  {1, 3, 1, "ring", 1, true, READS_ALL},        {1, 4, 1, "ring", 1, false, READS_ALL},
-                  {1, 1, 2, "ulysses", 2, true, READS_ALL},     {1, 2, 2, "usp", 1, true, READS_BLOCK},
-                  {1, 2, 2, "usp", 1, false, READS_ALL},        {1, 3, 1, "gather", 1, false, READS_NOTHING}};
+    } meshes[] = {{1, 1, 2, 1, "ring", 2, true, READS_NOTHING},
+                  {1, 1, 3, 1, "ring", 1, false, READS_NOTHING},
+                  {1, 1, 4, 1, "ring", 1, false, READS_NOTHING},
+                  {1, 1, 1, 2, "ulysses", 2, false, READS_NOTHING},
+                  {1, 1, 1, 3, "ulysses", 1, true, READS_NOTHING},
+                  {1, 1, 2, 2, "usp", 1, true, READS_NOTHING},
+                  {2, 1, 2, 1, "ring", 1, false, READS_NOTHING},
+                  {2, 1, 1, 2, "ulysses", 1, true, READS_NOTHING},
+                  {3, 1, 1, 1, "local", 1, false, READS_NOTHING},
+                  {1, 1, 2, 1, "ring", 2, false, READS_ALL},
+                  {1, 1, 3, 1, "ring", 1, true, READS_ALL},
+                  {1, 1, 4, 1, "ring", 1, false, READS_ALL},
+                  {1, 1, 1, 2, "ulysses", 2, true, READS_ALL},
+                  {1, 1, 2, 2, "usp", 1, true, READS_BLOCK},
+                  {1, 1, 2, 2, "usp", 1, false, READS_ALL},
+                  {1, 1, 3, 1, "gather", 1, false, READS_NOTHING},
+                  {1, 2, 2, 1, "double-ring", 1, false, READS_NOTHING},
+                  {1, 1, 3, 1, "burst", 1, false, READS_NOTHING},
+                  {1, 1, 3, 1, "rsa", 1, false, READS_NOTHING}};
     image_set sets[LS_COUNT(meshes)];
     for (size_t i = 0; i < LS_COUNT(meshes); i++)
-        sets[i] = images_of_kind(mesh_of(meshes[i].dp, meshes[i].ring, meshes[i].ulysses), meshes[i].strategy,
-                                 LS_LAYOUT_ZIGZAG, 13, meshes[i].layers, meshes[i].accumulates, meshes[i].reads);
+        sets[i] = images_of_kind(mesh_of_outer(meshes[i].dp, meshes[i].outer, meshes[i].ring, meshes[i].ulysses),
+                                 meshes[i].strategy, LS_LAYOUT_ZIGZAG, 13, meshes[i].layers, meshes[i].accumulates,
+                                 meshes[i].reads);
     return judge_mutations_of(sets, LS_COUNT(meshes), first, edits, seeds);
 }
 

@@ -33,6 +33,9 @@ static const struct {
     {"dp=2,tp=3", "local"},
     {"ring=2,tp=3", "ring"},
     {"ring=6", "gather"},
+    {"outer=2,ring=2", "double-ring"},
+    {"ring=3", "burst"},
+    {"ring=2,ulysses=2", "rsa"},
 };
 static const ls_saving savings[] = {{0},
                                     {.drop = 1 << 20, .tile = LS_TILE_ALL, .tile_rows = 3},

@@ -26,7 +26,8 @@ static const struct {
     {"local", rotated_keys, keys_back},    {"ring", rotated_keys, keys_back},
     {"ulysses", rotated_keys, keys_back},  {"usp", rotated_keys, keys_back},
     {"gather", rotated_keys, keys_back},   {"tokenring", queries_out, queries_back},
-    {"decode", queries_out, queries_back},
+    {"decode", queries_out, queries_back}, {"double-ring", rotated_keys, keys_back},
+    {"burst", rotated_keys, queries_back}, {"rsa", rotated_keys, keys_back},
 };
 
 /*

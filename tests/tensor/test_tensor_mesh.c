@@ -24,11 +24,9 @@ static void test_table(void **state) {
         const char *name;
         ls_factor factor;
         bool exchanges_heads;
-    } expected[] = {{"pp", LS_FACTOR_NONE, false},
-                    {"dp", LS_FACTOR_BATCH, false},
-                    {"ring", LS_FACTOR_SEQUENCE, false},
-                    {"ulysses", LS_FACTOR_SEQUENCE, true},
-                    {"tp", LS_FACTOR_NONE, false}};
+    } expected[] = {{"pp", LS_FACTOR_NONE, false},         {"dp", LS_FACTOR_BATCH, false},
+                    {"outer", LS_FACTOR_SEQUENCE, false},  {"ring", LS_FACTOR_SEQUENCE, false},
+                    {"ulysses", LS_FACTOR_SEQUENCE, true}, {"tp", LS_FACTOR_NONE, false}};
     for (int i = 0; i < (int)LS_COUNT(expected); i++) {
         const ls_axis *axis = ls_axis_at(i);
         assert_string_equal(axis->name, expected[i].name);
@@ -58,6 +56,9 @@ static void test_kinds(void **state) {
     check_text(&features, ls_mesh_axes(&features, LS_AXIS_FEATURE), "tp=2");
     check_text(&features, ls_mesh_shard_axes(&features), "ring=3");
     assert_int_equal(ls_mesh_size(&mesh, 0), 1);
+    assert_int_equal(ls_mesh_inner_size(&mesh, 0), 1);
+    assert_int_equal(ls_mesh_inner_size(&mesh, ls_mesh_block_axes(&mesh)), 3);
+    assert_int_equal(ls_mesh_inner_size(&mesh, LS_ALL_AXES), 4);
     assert_int_equal(ls_mesh_size(&mesh, ls_mesh_axes(&mesh, LS_AXIS_SEQUENCE)), 12);
     const ls_mesh alone = {0};
     assert_int_equal(ls_mesh_ranks(&alone), 1);
@@ -172,8 +173,8 @@ static void test_comparisons(void **state) {
     assert_true(ls_mesh_allows(&wanted, &mesh));
     assert_false(ls_mesh_allows(&wanted, &other));
     assert_true(ls_mesh_allows(&mesh, &wanted)); /* what is not listed has one rank */
-    assert_true(ls_mesh_lists(&wanted, ls_axis_at(2)));
-    assert_false(ls_mesh_lists(&wanted, ls_axis_at(3)));
+    assert_true(ls_mesh_lists(&wanted, ls_axis_at(3)));
+    assert_false(ls_mesh_lists(&wanted, ls_axis_at(4)));
     ls_mesh wider = mesh;
     ls_mesh_widen(&wider, LS_AXIS_SEQUENCE, 2);
     check_text(&wider, LS_ALL_AXES, "dp=2,ring=6,ulysses=1");
@@ -181,7 +182,7 @@ static void test_comparisons(void **state) {
 
 /* --- meshes of so many ranks -------------------------------------------------------------------------------------- */
 
-enum { VISITED = 200 };
+enum { VISITED = 300 };
 
 static ls_status write_down(void *context, const ls_mesh *mesh) {
     char *text = context, one[64];
@@ -205,9 +206,18 @@ static void test_visits(void **state) {
         bool features;
     } cases[] = {
         {NULL, 1, "dp=1,ring=1,ulysses=1,tp=1 ", false},
-        {NULL, 4, "dp=1,ring=4,ulysses=1,tp=1 dp=1,ring=2,ulysses=2,tp=1 dp=1,ring=1,ulysses=4,tp=1 ", false},
+        {NULL, 4,
+         "dp=1,ring=4,ulysses=1,tp=1 dp=1,ring=2,ulysses=2,tp=1 dp=1,ring=1,ulysses=4,tp=1 "
+         "dp=1,outer=2,ring=2,ulysses=1,tp=1 ",
+         false},
+        {"outer=2", 4, "dp=1,outer=2,ring=2,ulysses=1,tp=1 dp=1,outer=2,ring=1,ulysses=2,tp=1 ", false},
+        {"outer=1", 2, "dp=1,outer=1,ring=2,ulysses=1,tp=1 dp=1,outer=1,ring=1,ulysses=2,tp=1 ", false},
         {"dp=2", 4, "dp=2,ring=2,ulysses=1,tp=1 dp=2,ring=1,ulysses=2,tp=1 ", false},
         {"ulysses=2", 6, "dp=1,ring=3,ulysses=2,tp=1 ", false},
+        {"dp=2", 12,
+         "dp=2,ring=6,ulysses=1,tp=1 dp=2,ring=3,ulysses=2,tp=1 dp=2,ring=2,ulysses=3,tp=1 "
+         "dp=2,ring=1,ulysses=6,tp=1 dp=2,outer=2,ring=3,ulysses=1,tp=1 dp=2,outer=3,ring=2,ulysses=1,tp=1 ",
+         false},
         {"ring=3", 6, "dp=1,ring=3,ulysses=2,tp=1 ", false},
         {"ring=2,ulysses=3", 6, "dp=1,ring=2,ulysses=3,tp=1 ", false},
         {"ring=2,ulysses=2", 6, "", false},
@@ -247,9 +257,9 @@ static void test_parse(void **state) {
     static const struct {
         const char *text, *says;
     } bad[] = {
-        {"", "expected AXIS=RANKS, where AXIS is pp, dp, ring, ulysses or tp"},
+        {"", "expected AXIS=RANKS, where AXIS is pp, dp, outer, ring, ulysses or tp"},
         {"ring", "'ring'"},
-        {"ep=2", "mesh axis 'ep' is unknown; expected pp, dp, ring, ulysses or tp"},
+        {"ep=2", "mesh axis 'ep' is unknown; expected pp, dp, outer, ring, ulysses or tp"},
         {"ring=2,ring=2", "mesh axis 'ring' is given twice"},
         {"ring=0", "'0'"},
         {"ring=2147483648", "1 to 2147483647"},
@@ -283,6 +293,9 @@ static void test_print(void **state) {
     assert_true(strlen(text) < 8);
     ls_mesh_text(&mesh, LS_ALL_AXES, text, 8);
     assert_true(strlen(text) < 8);
+    mesh = mesh_of_outer(1, 2, 3, 1);
+    ls_mesh_print(&mesh, text, sizeof text);
+    assert_string_equal(text, "outer 2 · ring 3");
     mesh = mesh_of(1, 4, 1);
     ls_mesh_print(&mesh, text, sizeof text);
     assert_string_equal(text, "ring 4");

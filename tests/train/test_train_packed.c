@@ -168,6 +168,9 @@ static const ls_spread spreads[] = {
     {.ranks = 2, .threads = 1, .strategy = "ulysses"},
     {.ranks = 2, .threads = 1, .strategy = "gather", .layout = "contiguous"},
     {.ranks = 2, .threads = 1, .strategy = "tokenring", .layout = "zigzag"},
+    {.ranks = 2, .threads = 1, .strategy = "burst", .layout = "zigzag"},
+    {.ranks = 2, .threads = 1, .strategy = "rsa", .layout = "striped"},
+    {.ranks = 4, .threads = 1, .mesh = "outer=2,ring=2", .layout = "zigzag"},
     {.ranks = 2, .threads = 1, .mesh = "dp=2"},
     {.ranks = 4, .threads = 1, .mesh = "ring=2,ulysses=2"},
 };

@@ -173,21 +173,21 @@ static void print_page(const bench *b, FILE *out) {
         "threads · medians of %d rounds\n\n",
         j->mask, (long long)j->seq, (long long)j->heads, (long long)j->kv_heads, (long long)j->head_size,
         (long long)j->value_size, ls_dtype_name(b->options.dtype), (long long)j->ranks, (long long)j->ranks, b->rounds);
-    fprintf(out, "%-10s %-24s %-11s %-9s %11s %11s %11s %7s %23s %23s\n", "strategy", "mesh", "layout", "transfers",
+    fprintf(out, "%-11s %-24s %-11s %-9s %11s %11s %11s %7s %23s %23s\n", "strategy", "mesh", "layout", "transfers",
             "seconds", "forward", "one rank", "ratio", "sent fwd+bwd", "read fwd+bwd");
     for (int i = 0; i < b->n_rows; i++) {
         const row *r = &b->rows[i];
         const ls_spread_result *c = &r->chosen;
         char text[4][LS_BYTES_TEXT], sent[64], read[64];
         if (r->refused[0] != 0) {
-            fprintf(out, "%-10s %-24s %-11s %-9s %s\n", r->strategy, r->mesh, "", r->transfers, r->refused);
+            fprintf(out, "%-11s %-24s %-11s %-9s %s\n", r->strategy, r->mesh, "", r->transfers, r->refused);
             continue;
         }
         snprintf(sent, sizeof sent, "%s + %s", ls_bytes_text((double)c->bytes_sent_forward, text[0]),
                  ls_bytes_text((double)c->bytes_sent_backward, text[1]));
         snprintf(read, sizeof read, "%s + %s", ls_bytes_text((double)c->bytes_read_forward, text[2]),
                  ls_bytes_text((double)c->bytes_read_backward, text[3]));
-        fprintf(out, "%-10s %-24s %-11s %-9s %11.4f %11.4f %11.4f %7.3f %23s %23s\n", r->strategy, c->mesh, c->layout,
+        fprintf(out, "%-11s %-24s %-11s %-9s %11.4f %11.4f %11.4f %7.3f %23s %23s\n", r->strategy, c->mesh, c->layout,
                 c->transfers, ls_bench_median(r->seconds, b->rounds), ls_bench_median(r->forward, b->rounds),
                 ls_bench_median(r->one, b->rounds), ls_bench_median(r->ratio, b->rounds), sent, read);
     }

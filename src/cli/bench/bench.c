@@ -271,7 +271,7 @@ static const ls_option options[] = {
     CLI_TEXT("optimizer", "NAME", AT(optimizer), "step: what updates the parameters; adamw when left out"),
     CLI_TEXT("strategy", "NAME", AT(strategy),
              "attention: only this strategy; all when left out. step: chosen when left out"),
-    CLI_TEXT("mesh", "dp=A,ring=R,ulysses=U,tp=T", AT(mesh), "step: sizes of mesh axes, as of longspan train"),
+    CLI_TEXT("mesh", "dp=A,outer=O,ring=R,ulysses=U,tp=T", AT(mesh), "step: sizes of mesh axes, as of longspan train"),
     CLI_CHOICE("shard", "WHAT", "auto|none|optimizer|gradients|parameters", NULL, AT(shard),
                "step: what is cut over all ranks, as of longspan train; chosen when left out"),
     CLI_CHOICE("sums", "ORDER", "fast|canonical", NULL, AT(sums), "step: order of sums, as of longspan train"),

@@ -60,6 +60,7 @@ struct ls_site {
      */
     ls_operand q, k, v; /* T[B,n,heads,D[LS_KEYS]], v T[B,n,heads,D[LS_VALUES]] */
     ls_operand lse;     /* G[B,heads,n]; with the sink */
+    ls_operand scores;  /* of rsa alone: G[B,heads,n,tokens seen]; buffer -1: not there */
     /*
      * Where sequences are cut into slices: the site of the slice before this one (NULL: it is the first), and what
      * queries of later slices have added to the gradients of its keys and values (slices.c).
@@ -96,6 +97,7 @@ struct ls_sites {
     struct ls_visible **visible;        /* by mask: which tokens see which (visible.c); NULL: not asked yet */
     struct ls_chunk_view **chunk_views; /* by mask: which keys chunks see (canonical.c); NULL: not asked yet */
     ls_operand *fronts;                 /* by node: of a linear recurrence, the states in front of its runs */
+    bool two_rings;                     /* of the strategy: the inner ring is one of its own (geometry.c) */
     bool reads_positions;               /* some kernels read the positions of all tokens (ls_image.positions) */
 };
 
@@ -106,9 +108,11 @@ struct ls_sites {
  */
 struct ls_strategy {
     const char *name;
-    const char *about;   /* one line */
-    bool reads_in_place; /* blocks of other ranks of a ring may also be read where they lie, with the same bits */
-    bool ordered;        /* canonical.c does it in its place where sums are canonical; else that is refused */
+    const char *about;    /* one line */
+    bool reads_in_place;  /* blocks of other ranks of a ring may also be read where they lie, with the same bits */
+    bool two_rings;       /* of several axes of blocks the innermost is a ring of its own, around which others lie */
+    const char *unsliced; /* why sequences are not cut into slices with it; NULL: they can be */
+    bool ordered;         /* canonical.c does it in its place where sums are canonical; else that is refused */
     ls_status (*applicable)(const ls_strategy *strategy, const ls_attention_problem *problem);
     /*
      * NULL, both, of one that is for one rank alone (local.c). o G[B,n,heads,D[LS_VALUES]] and site->lse are written,
@@ -125,10 +129,12 @@ struct ls_strategy {
 };
 
 /* All strategies, the plainest first: the row of X is ls_strategy_X. */
-#define LS_STRATEGIES(X) X(local), X(ring), X(ulysses), X(usp), X(gather), X(tokenring), X(decode)
+#define LS_STRATEGIES(X) \
+    X(local), X(ring), X(ulysses), X(usp), X(gather), X(tokenring), X(decode), X(double_ring), X(burst), X(rsa)
 #define LS_STRATEGY_ROW(name) ls_strategy_##name
 extern const ls_strategy LS_STRATEGIES(LS_STRATEGY_ROW);
 LS_MUST_USE ls_status ls_strategy_find(const char *name, const ls_strategy **out);
+bool ls_strategy_has_two_rings(const char *name);
 
 /* --- what strategies ask of a mesh (applicable.c) ----------------------------------------------------------------- */
 
@@ -155,7 +161,15 @@ int32_t *ls_block_positions(const ls_builder *b, ls_arena *scratch, int ring, in
 /* Those of `count` keys that a mask is for, from that entry of the table on. */
 ls_operand ls_key_positions(const ls_builder *b, int mask, int64_t start, int64_t count);
 
-/* The block that is here at hop h: it started h ranks back. And an operand of one block with the sizes of another. */
+/*
+ * Blocks of the inner ring. Of a strategy with two rings it has those along the innermost axis of blocks, and its rank
+ * i forms the outer ring with rank i of the other inner ones; else there is one ring, of all.
+ */
+int ls_inner_blocks(const ls_builder *b);
+/*
+ * The block that is here at a hop: it started so many ranks back. Of W blocks of the inner ring, hop h is h / W outer
+ * and h % W inner hops. And an operand of one block with the sizes of another.
+ */
 int ls_block_at(const ls_builder *b, int hop);
 /* The rank that it is from; of a negative hop, the one to which mine goes. */
 ls_peer ls_rank_at(ls_builder *b, int hop);
@@ -217,9 +231,31 @@ int64_t ls_most_wanted(ls_builder *b, int mask);
 /*
  * The hops, ascending, over which some rank sees something of the block that is so far behind it; returns how many.
  * What is not among them is on no rank's program; what is, is on all of them, with nothing in it where a rank sees
- * nothing.
+ * nothing. Whether a hop is one of them, or 0.
  */
 int ls_hops(ls_builder *b, int mask, const int **hops);
+bool ls_hop_is_used(ls_builder *b, int mask, int hop);
+/* The first and the last of those over which the queries of a block see something of another one; 0: they see nothing.
+ */
+typedef struct ls_hop_span {
+    int first, last;
+} ls_hop_span;
+ls_hop_span ls_hops_of_queries(ls_builder *b, int mask, int queries);
+/*
+ * A walk over the hops, from 0 on, also over those that are not used where blocks are passed on over them; 0 behind the
+ * last. The same along the inner ring alone, and to the next inner ring along the outer one.
+ */
+int ls_next_hop(ls_builder *b, int mask, int hop);
+int ls_inner_hop(ls_builder *b, int mask, int hop);
+int ls_outer_hop(ls_builder *b, int mask, int hop);
+/*
+ * Of the block that has come here over the outer hops of a hop: what the rank of my inner ring sees of it that is the
+ * inner hops further. Of the block after `out` outer hops, what all ranks of my inner ring see; of my own, what all
+ * those of the inner ring see that is so much further.
+ */
+const ls_token_set *ls_seen_in_ring(ls_builder *b, int mask, int hop);
+const ls_token_set *ls_seen_by_ring(ls_builder *b, int mask, int out);
+const ls_token_set *ls_seen_of_mine(ls_builder *b, int mask, int out);
 /* What a mask leaves between some queries and some keys: (query, key) pairs, and queries that see any of the keys. */
 typedef struct ls_area {
     double pairs, queries;
@@ -247,22 +283,28 @@ typedef struct ls_kv_block {
     ls_operand kv[LS_KV]; /* they, as ls_tokens_at finds them */
 } ls_kv_block;
 
+/* What goes round: LS_KEYS, LS_VALUES or both, from `first` to before `end`; and whether gradients come home. */
+typedef struct ls_kv_pass {
+    int first, end;
+    bool backward;
+} ls_kv_pass;
+
 /*
  * Two ways, the same bits: put.c (blocks are put into slots of their readers) and in_place.c (they are read where they
- * lie). Ring: begin; then for each hop receive_block, in the backward pass gradient_room and send_gradient where the
- * hop is used (ls_hops, and hop 0), and release_block; after the last hop sum_gradients (backward, also with one rank);
- * end. Arrays [LS_KV] are keys, values.
+ * lie). Ring: begin; then for each hop of the walk receive_block, in the backward pass gradient_room and send_gradient
+ * where the hop is used, and release_block; after the last hop sum_gradients (backward, also with one rank); end. Of
+ * arrays [LS_KV] the entries of the pass are used.
  */
 typedef struct ls_kv_transfer {
-    void *(*begin)(ls_builder *b, ls_site *site, bool backward);
+    void *(*begin)(ls_builder *b, ls_site *site, ls_kv_pass pass);
     /* The block of this hop (0: my own, whole), at least what I see of it. It may be read until release_block. */
     void (*receive_block)(ls_builder *b, void *state, int hop, ls_kv_block *out);
     void (*release_block)(ls_builder *b, void *state, int hop);
     /*
      * Where my part of the gradient of this hop's block is made, of the tokens that I see; then it leaves for the
-     * block's rank.
+     * block's rank. Returns the tokens for which there is room.
      */
-    void (*gradient_room)(ls_builder *b, void *state, int hop, ls_operand part[LS_KV]);
+    const ls_token_set *(*gradient_room)(ls_builder *b, void *state, int hop, ls_operand part[LS_KV]);
     void (*send_gradient)(ls_builder *b, void *state, int hop, const ls_operand part[LS_KV]);
     /* The sum for my own block, when all ranks' parts have been added to it, in the order of the hops. */
     void (*sum_gradients)(ls_builder *b, void *state, ls_operand sum[LS_KV]);
@@ -276,6 +318,10 @@ extern const ls_kv_transfer ls_kv_transfer_put, ls_kv_transfer_in_place;
 /* Whether other ranks' blocks are read in place; within a block, what its ranks exchange. */
 bool ls_ring_reads(const ls_image *image);
 bool ls_block_reads(const ls_image *image);
+/* The way in which blocks arrive round the ring. */
+static inline const ls_kv_transfer *ls_kv_transfer_of(const ls_builder *b) {
+    return ls_ring_reads(b->image) ? &ls_kv_transfer_in_place : &ls_kv_transfer_put;
+}
 
 /* A buffer for what an exchange is to send: where the others read it in place it lies in the heap. */
 ls_operand ls_exchange_room(ls_builder *b, const char *name, ls_dtype dtype, int ndim, const int64_t *size,
@@ -358,6 +404,8 @@ typedef struct ls_attention_call {
 ls_attention_band ls_band_of(const ls_builder *b, const ls_attention_call *call);
 
 void ls_build_attention(ls_builder *b, const ls_attention_call *call, ls_operand o, ls_operand lse);
+/* Positions of all that my queries see, block after block: a part of the table, or a copy where that has gaps. */
+ls_operand ls_positions_seen(ls_builder *b, int mask);
 
 /* What the gradient is given besides that, laid out like the queries. */
 typedef struct ls_attention_given {
@@ -366,7 +414,7 @@ typedef struct ls_attention_given {
 void ls_build_attention_grad(ls_builder *b, const ls_attention_call *call, const ls_attention_given *given,
                              ls_operand dq, ls_operand dk, ls_operand dv);
 
-/* --- queries that travel (queries.c): tokenring, decode ----------------------------------------------------------- */
+/* --- queries that travel (queries.c): tokenring, decode, burst ---------------------------------------------------- */
 
 enum { LS_QUERY_TENSORS = 4 };
 
@@ -388,10 +436,15 @@ struct ls_queries {
     void (*join)(ls_builder *b, const ls_queries *q, const ls_operand part[]); /* to found */
 };
 
+#define LS_QUERIES_UNSLICED "brings queries to the keys, and keys of earlier slices stay"
+
 /* across_forward and across_backward of strategies with a `query_schedule`. */
 void ls_queries_forward(ls_builder *b, ls_site *site, ls_operand o);
 void ls_queries_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                          ls_operand *dk, ls_operand *dv);
+
+/* Such a tensor, with values or one number for each head of a token, for so many tokens. */
+ls_operand ls_query_tokens(ls_operand o, int64_t tokens);
 
 /* The block of queries that comes here on a round, and the one where mine go. */
 int ls_queries_from(const ls_builder *b, const ls_queries *q, int round);

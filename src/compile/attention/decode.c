@@ -47,6 +47,7 @@ static void schedule(ls_builder *b, const ls_queries *q) {
 const ls_strategy ls_strategy_decode = {
     .name = "decode",
     .about = "all queries on every rank at once, keys and values rest; partial results merge at home",
+    .unsliced = LS_QUERIES_UNSLICED,
     .applicable = ls_strategy_heads,
     .across_forward = ls_queries_forward,
     .across_backward = ls_queries_backward,

@@ -124,35 +124,8 @@ void ls_gather_take(ls_builder *b, const ls_gathering *x, int index) {
     }
 }
 
-/* Positions of what I see: a part of the table, or a copy where that is not in one piece. */
-static ls_operand find_positions(ls_builder *b, int mask) {
-    const int me = ls_ring_index(b);
-    const int64_t tokens = ls_seen_in_front(b, mask, me, ls_blocks(b));
-    int64_t first = -1, next = -1, at = 0;
-    bool whole = true;
-    for (int j = 0; j < ls_blocks(b); j++) {
-        const ls_token_set *seen = ls_seen(b, mask, me, j);
-        for (int i = 0; i < seen->n; i++) {
-            const int64_t start = ls_block_start(b, j) + seen->range[i].start;
-            if (first < 0) first = next = start;
-            whole &= start == next;
-            next = start + seen->range[i].count;
-        }
-    }
-    if (whole) return ls_key_positions(b, mask, first, tokens);
-    const ls_operand copy = ls_build_private(b, LS_BUFFER_ACTIVATION, "positions seen", LS_I32, 1, &tokens);
-    for (int j = 0; j < ls_blocks(b); j++) {
-        const ls_token_set *seen = ls_seen(b, mask, me, j);
-        for (int i = 0; i < seen->n; at += seen->range[i++].count)
-            ls_build_copy(b,
-                          ls_key_positions(b, mask, ls_block_start(b, j) + seen->range[i].start, seen->range[i].count),
-                          ls_operand_slice(copy, 0, at, seen->range[i].count));
-    }
-    return copy;
-}
-
 ls_gathering ls_gather_set_out(ls_builder *b, ls_site *site) {
-    ls_gathering x = {.site = site, .positions = find_positions(b, site->mask)};
+    ls_gathering x = {.site = site, .positions = ls_positions_seen(b, site->mask)};
     x.n_hops = ls_hops(b, site->mask, &x.hops);
     const int64_t tokens = most(b, site->mask, ls_seen_in_front, true);
     for (int w = 0; w < LS_KV; w++) {

@@ -21,9 +21,16 @@ int64_t ls_block_start(const ls_builder *b, int ring) {
 
 int64_t ls_block_tokens(const ls_builder *b, int ring) { return ls_block_start(b, ring + 1) - ls_block_start(b, ring); }
 
+int ls_inner_blocks(const ls_builder *b) {
+    return !b->sites->two_rings ? ls_blocks(b) : ls_mesh_inner_size(&b->target->mesh, ring_axes(b));
+}
+
+/* The place that is `by` behind one of n in a circle. */
+static int behind(int place, int by, int n) { return ((place - by) % n + n) % n; }
+
 int ls_block_at(const ls_builder *b, int hop) {
-    const int R = ls_blocks(b);
-    return ((ls_ring_index(b) - hop) % R + R) % R;
+    const int W = ls_inner_blocks(b), O = ls_blocks(b) / W, me = ls_ring_index(b);
+    return behind(me / W, hop / W, O) * W + behind(me % W, hop % W, W);
 }
 
 ls_peer ls_rank_at(ls_builder *b, int hop) { return ls_rank_in_ring(b, ls_block_at(b, hop)); }

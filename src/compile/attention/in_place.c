@@ -14,6 +14,7 @@ enum { PARTS = 2 };
 
 typedef struct kv_state {
     int mask;
+    ls_kv_pass pass;
     const int *hops; /* that are used */
     int n, leased, added;
     ls_operand own[LS_KV];
@@ -43,7 +44,7 @@ static void make_parts(ls_builder *b, const ls_site *site, kv_state *t) {
     static const char *const part_name[LS_KV] = {"dk part", "dv part"}, *const sum_name[LS_KV] = {"dk", "dv"};
     const ls_dtype G = b->image->accumulator;
     const int64_t most = ls_most_seen(b, site->mask);
-    for (int w = 0; w < LS_KV; w++) {
+    for (int w = t->pass.first; w < t->pass.end; w++) {
         t->sum[w] = ls_exchange_room(b, sum_name[w], G, 4, ls_site_held(site, w)->view.size, capacity_of(b, site, w));
         for (int i = 0; i < t->n && i < PARTS; i++)
             t->part[w][i] = ls_build_symmetric(b, LS_BUFFER_ACTIVATION, part_name[w],
@@ -52,10 +53,10 @@ static void make_parts(ls_builder *b, const ls_site *site, kv_state *t) {
     }
 }
 
-static void *begin(ls_builder *b, ls_site *site, bool backward) {
+static void *begin(ls_builder *b, ls_site *site, ls_kv_pass pass) {
     const int me = ls_ring_index(b);
     kv_state *t = LS_NEW(b->image->arena, kv_state);
-    *t = (kv_state){.mask = site->mask};
+    *t = (kv_state){.mask = site->mask, .pass = pass};
     t->n = ls_hops(b, site->mask, &t->hops);
     if (t->n > 0) {
         site->k = ls_in_heap(b, site->k, capacity_of(b, site, LS_KEYS));
@@ -64,19 +65,12 @@ static void *begin(ls_builder *b, ls_site *site, bool backward) {
     t->own[LS_KEYS] = site->k;
     t->own[LS_VALUES] = site->v;
     for (int i = 0; i < t->n; i++) {
-        for (int w = 0; w < LS_KV; w++)
+        for (int w = pass.first; w < pass.end; w++)
             ls_build_lease(b, block_channel(b, w, t->hops[i]), ls_rank_at(b, -t->hops[i]),
                            leased_to(b, t, t->own[w], ls_block_at(b, -t->hops[i]), me));
     }
-    if (backward) make_parts(b, site, t);
+    if (pass.backward) make_parts(b, site, t);
     return t;
-}
-
-static bool is_used(const kv_state *t, int hop) {
-    for (int i = 0; i < t->n; i++) {
-        if (t->hops[i] == hop) return true;
-    }
-    return false;
 }
 
 /* The block of this hop where it lies, as it was leased. */
@@ -91,15 +85,16 @@ static void receive_block(ls_builder *b, void *context, int hop, ls_kv_block *ou
     const kv_state *t = context;
     const int owner = ls_block_at(b, hop);
     out->tokens = ls_seen(b, t->mask, owner, owner); /* all of them */
-    for (int w = 0; w < LS_KV; w++) {
+    for (int w = t->pass.first; w < t->pass.end; w++) {
         out->kv[w] = hop == 0 ? t->own[w] : block_of(b, t, w, hop);
-        if (hop > 0 && is_used(t, hop)) ls_build_borrow(b, block_channel(b, w, hop), out->kv[w]);
+        if (hop > 0 && ls_hop_is_used(b, t->mask, hop)) ls_build_borrow(b, block_channel(b, w, hop), out->kv[w]);
     }
 }
 
 static void release_block(ls_builder *b, void *context, int hop) {
-    for (int w = 0; w < LS_KV && hop > 0 && is_used(context, hop); w++)
-        ls_build_return(b, block_channel(b, w, hop), block_of(b, context, w, hop));
+    const kv_state *t = context;
+    for (int w = t->pass.first; w < t->pass.end && hop > 0 && ls_hop_is_used(b, t->mask, hop); w++)
+        ls_build_return(b, block_channel(b, w, hop), block_of(b, t, w, hop));
 }
 
 /*
@@ -113,23 +108,25 @@ static ls_operand part_of(ls_builder *b, const kv_state *t, int w, int index, in
 /* The block's rank has read my part of that used hop. */
 static void reclaim_part(ls_builder *b, const kv_state *t, int index) {
     const int hop = t->hops[index];
-    for (int w = 0; w < LS_KV; w++)
+    for (int w = t->pass.first; w < t->pass.end; w++)
         ls_build_reclaim(b, part_channel_of(b, w, hop), ls_rank_at(b, hop),
                          part_of(b, t, w, index, ls_ring_index(b), ls_block_at(b, hop)));
 }
 
-static void gradient_room(ls_builder *b, void *context, int hop, ls_operand out[LS_KV]) {
+static const ls_token_set *gradient_room(ls_builder *b, void *context, int hop, ls_operand out[LS_KV]) {
     const kv_state *t = context;
     if (hop > 0 && t->leased >= PARTS) reclaim_part(b, t, t->leased - PARTS);
-    for (int w = 0; w < LS_KV; w++)
-        out[w] = hop == 0 ? t->sum[w] : part_of(b, t, w, t->leased, ls_ring_index(b), ls_block_at(b, hop));
+    const int me = ls_ring_index(b), block = ls_block_at(b, hop);
+    for (int w = t->pass.first; w < t->pass.end; w++)
+        out[w] = hop == 0 ? t->sum[w] : part_of(b, t, w, t->leased, me, block);
+    return ls_seen(b, t->mask, me, block);
 }
 
 /* Adds the next part to the sum for my own block. */
 static void add(ls_builder *b, kv_state *t) {
     const int hop = t->hops[t->added], me = ls_ring_index(b), other = ls_block_at(b, -hop);
     const ls_token_set *seen = ls_seen(b, t->mask, other, me), *own = ls_seen(b, t->mask, me, me);
-    for (int w = 0; w < LS_KV; w++) {
+    for (int w = t->pass.first; w < t->pass.end; w++) {
         const ls_operand theirs = ls_operand_of_peer(part_of(b, t, w, t->added, other, me), ls_rank_at(b, -hop));
         ls_build_borrow(b, part_channel_of(b, w, hop), theirs);
         for (int i = 0; i < seen->n; i++)
@@ -144,20 +141,21 @@ static void add(ls_builder *b, kv_state *t) {
 static void send_gradient(ls_builder *b, void *context, int hop, const ls_operand mine[LS_KV]) {
     kv_state *t = context;
     if (hop == 0) return;
-    for (int w = 0; w < LS_KV; w++) ls_build_lease(b, part_channel_of(b, w, hop), ls_rank_at(b, hop), mine[w]);
+    for (int w = t->pass.first; w < t->pass.end; w++)
+        ls_build_lease(b, part_channel_of(b, w, hop), ls_rank_at(b, hop), mine[w]);
     if (t->leased++ > 0) add(b, t);
 }
 
 static void sum_gradients(ls_builder *b, void *context, ls_operand sum[LS_KV]) {
     kv_state *t = context;
     if (t->added < t->n) add(b, t);
-    for (int w = 0; w < LS_KV; w++) sum[w] = t->sum[w];
+    for (int w = t->pass.first; w < t->pass.end; w++) sum[w] = t->sum[w];
 }
 
 static void end(ls_builder *b, void *context) {
     const kv_state *t = context;
     for (int i = 0; i < t->n; i++) {
-        for (int w = 0; w < LS_KV; w++)
+        for (int w = t->pass.first; w < t->pass.end; w++)
             ls_build_reclaim(b, block_channel(b, w, t->hops[i]), ls_rank_at(b, -t->hops[i]),
                              leased_to(b, t, t->own[w], ls_block_at(b, -t->hops[i]), ls_ring_index(b)));
     }

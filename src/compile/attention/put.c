@@ -2,78 +2,81 @@
  * Blocks are put into slots of their readers, over any transport.
  *
  * Ring: blocks go from each rank to the next, what is wanted of them further on; of a block that nobody wants any more,
- * nothing. Parts of gradients go home in one put. Both have two slots (one where there is a
- * single transfer): while one is read, the next arrives in the other.
+ * nothing. There are two slots (one where there is a single transfer): while one is read, the next arrives in the
+ * other.
+ *
+ * With two rings a block that has come along the outer one, or is at home, leaves at once for the next inner ring, and
+ * has all the time of its way round this one to get there.
  */
-#include "compile/attention/attention.h"
+#include "compile/attention/put.h"
 
-static const char *const kv_name[LS_KV] = {"k", "v"};
-
-enum { SLOTS = 2 };
-
-/* Blocks going round: a pair of slots for keys and one for values. */
-typedef struct block_slots {
-    int slots;
-    int hops; /* that blocks go, and so arrivals here */
+/* Blocks going round the inner or the outer ring: a pair of slots for keys and one for values. */
+typedef struct circle {
+    bool outer;
+    int n, given, taken, released; /* arrivals here, and of them and of what leaves here, those that are done */
+    int *hop;                      /* of each arrival */
     ls_peer next, previous;
-    int channel[LS_KV][SLOTS];
-    ls_operand slot[LS_KV][SLOTS]; /* for the most tokens that travel */
-} block_slots;
-
-/* Parts of gradients on their way home, one for each hop that is used. */
-typedef struct gradient_slots {
-    const int *hops;
-    int n, sent, added;
-    ls_operand part[LS_KV][SLOTS]; /* mine, of another's block; for the most tokens that are seen, as are the slots */
-    ls_operand slot[LS_KV][SLOTS]; /* another's, of mine */
-    ls_operand sum[LS_KV];
-} gradient_slots;
+    int channel[LS_KV][LS_PUT_SLOTS];
+    ls_operand slot[LS_KV][LS_PUT_SLOTS]; /* for the most tokens that travel */
+} circle;
 
 typedef struct kv_state {
-    int mask, last; /* hop */
+    int mask;
+    ls_kv_pass pass;
     ls_kv_block here;
-    block_slots blocks;
-    gradient_slots gradients;
+    circle inner, outer;
+    ls_put_gradients gradients;
 } kv_state;
 
-/* --- blocks ------------------------------------------------------------------------------------------------------- */
-
-/* Room in the heap for so many tokens of keys or values on any rank. */
-static ls_operand make_slot(ls_builder *b, const ls_site *site, const char *label, int w, int i, ls_dtype dtype,
-                            int64_t tokens) {
-    const char *name = ls_arena_printf(b->image->arena, "%s%s slot %d", label, kv_name[w], i);
-    return ls_build_symmetric(b, LS_BUFFER_SLOT, name, site->B * tokens * site->kv_heads.most * site->D[w], dtype, 4,
-                              (int64_t[]){site->B, tokens, site->k.view.size[2], site->D[w]});
-}
-
-/* Says that the slot is free for arrival `hop` (1, 2, ...), if there is one and it brings anything. */
-static void expect_block(ls_builder *b, int mask, const block_slots *c, int hop) {
-    const int i = (hop - 1) % c->slots;
-    if (hop > c->hops) return;
-    const int64_t tokens = ls_wanted(b, mask, ls_block_at(b, hop), hop)->count;
-    for (int w = 0; w < LS_KV; w++)
+/* Says that a slot is free for that arrival, if there is one and it brings anything. */
+static void expect_block(ls_builder *b, const kv_state *t, const circle *c, int arrival) {
+    const int i = arrival % LS_PUT_SLOTS;
+    if (arrival >= c->n) return;
+    const int64_t tokens = ls_wanted(b, t->mask, ls_block_at(b, c->hop[arrival]), c->hop[arrival])->count;
+    for (int w = t->pass.first; w < t->pass.end; w++)
         ls_build_grant(b, c->channel[w][i], c->previous, ls_with_tokens(c->slot[w][i], tokens));
 }
 
-static block_slots make_block_slots(ls_builder *b, const ls_site *site, int hops) {
-    block_slots c = {
-        .slots = hops < SLOTS ? hops : SLOTS, .hops = hops, .next = ls_rank_at(b, -1), .previous = ls_rank_at(b, 1)};
-    for (int w = 0; w < LS_KV; w++) {
-        for (int i = 0; i < c.slots; i++) {
-            c.channel[w][i] = ls_build_channel(b, "ring.%s.%d", kv_name[w], i);
-            c.slot[w][i] = make_slot(b, site, "", w, i, b->image->dtype, ls_most_wanted(b, site->mask));
+/* The hop over which what is here at a hop goes on along the circle; 0: it does not. */
+static int hop_on(ls_builder *b, const kv_state *t, const circle *c, int hop) {
+    if (!c->outer) return ls_inner_hop(b, t->mask, hop);
+    return hop % ls_inner_blocks(b) == 0 ? ls_outer_hop(b, t->mask, hop) : 0;
+}
+
+static circle make_circle(ls_builder *b, const ls_site *site, const kv_state *t, bool outer) {
+    const int step = outer ? ls_inner_blocks(b) : 1;
+    circle c = {.outer = outer, .hop = LS_NEW_ARRAY(b->image->arena, int, ls_blocks(b))};
+    int hop = 0;
+    do {
+        const int on = hop_on(b, t, &c, hop);
+        if (on > 0) c.hop[c.n++] = on;
+        hop = ls_next_hop(b, t->mask, hop);
+    } while (hop > 0);
+    if (c.n == 0) return c;
+    c.next = ls_rank_at(b, -step);
+    c.previous = ls_rank_at(b, step);
+    for (int w = t->pass.first; w < t->pass.end; w++) {
+        for (int i = 0; i < c.n && i < LS_PUT_SLOTS; i++) {
+            c.channel[w][i] = ls_build_channel(b, "%s.%s.%d", outer ? "outer" : "ring", ls_put_name[w], i);
+            const char *name = ls_arena_printf(b->image->arena, "%s%s", outer ? "outer " : "", ls_put_name[w]);
+            c.slot[w][i] = ls_put_slot(b, site, name, w, i, b->image->dtype, ls_most_wanted(b, site->mask));
         }
     }
-    for (int hop = 1; hop <= c.slots; hop++) expect_block(b, site->mask, &c, hop);
+    for (int i = 0; i < LS_PUT_SLOTS; i++) expect_block(b, t, &c, i);
     return c;
 }
 
-/* Arrival `hop` (1, 2, ...), in its slot. */
+/* The circle along which a block comes over that hop. */
+static circle *circle_of(const ls_builder *b, kv_state *t, int hop) {
+    return hop % ls_inner_blocks(b) == 0 ? &t->outer : &t->inner;
+}
+
+/* The next arrival, in its slot. */
 static void take(ls_builder *b, kv_state *t, int hop) {
-    const block_slots *c = &t->blocks;
-    const int i = (hop - 1) % c->slots;
+    circle *c = circle_of(b, t, hop);
+    const int i = c->taken++ % LS_PUT_SLOTS;
     t->here.tokens = ls_wanted(b, t->mask, ls_block_at(b, hop), hop);
-    for (int w = 0; w < LS_KV; w++) {
+    for (int w = t->pass.first; w < t->pass.end; w++) {
         t->here.kv[w] = ls_with_tokens(c->slot[w][i], t->here.tokens->count);
         ls_build_receive(b, c->channel[w][i], c->previous, t->here.kv[w]);
     }
@@ -94,12 +97,13 @@ static ls_operand packed(ls_builder *b, ls_operand held, const ls_token_set *her
     return copy;
 }
 
-/* Sends of what is here what is wanted further on, to become transfer `hop` at the next rank. */
-static void give(ls_builder *b, const kv_state *t, int hop) {
-    const block_slots *c = &t->blocks;
-    const int i = (hop - 1) % c->slots;
-    const ls_token_set *wanted = ls_wanted(b, t->mask, ls_block_at(b, hop - 1), hop);
-    for (int w = 0; w < LS_KV; w++) {
+/* Sends of what is here at a hop what is wanted further along the circle, if it goes on there. */
+static void give(ls_builder *b, const kv_state *t, circle *c, int hop) {
+    const int on = hop_on(b, t, c, hop);
+    if (on == 0) return;
+    const int i = c->given++ % LS_PUT_SLOTS;
+    const ls_token_set *wanted = ls_wanted(b, t->mask, ls_block_at(b, hop), on);
+    for (int w = t->pass.first; w < t->pass.end; w++) {
         const ls_operand from = packed(b, t->here.kv[w], t->here.tokens, wanted);
         ls_build_send(b, c->channel[w][i], c->next, from, ls_with_tokens(c->slot[w][i], wanted->count));
     }
@@ -108,104 +112,39 @@ static void give(ls_builder *b, const kv_state *t, int hop) {
 static void receive_block(ls_builder *b, void *context, int hop, ls_kv_block *out) {
     kv_state *t = context;
     if (hop > 0) take(b, t, hop);
-    if (hop < t->last) give(b, t, hop + 1);
+    give(b, t, &t->outer, hop);
+    give(b, t, &t->inner, hop);
     *out = t->here;
 }
 
-/* Arrival `hop` has been used: its slot may take transfer hop + slots. */
+/* What came over the hop has been used: its slot may take another arrival. */
 static void release_block(ls_builder *b, void *context, int hop) {
-    const kv_state *t = context;
-    if (hop > 0) expect_block(b, t->mask, &t->blocks, hop + t->blocks.slots);
+    kv_state *t = context;
+    if (hop == 0) return;
+    circle *c = circle_of(b, t, hop);
+    expect_block(b, t, c, c->released++ + LS_PUT_SLOTS);
 }
 
-/* --- gradients ---------------------------------------------------------------------------------------------------- */
-
-/* Over which parts come home from the rank that is `hop` further. */
-static int gradient_channel(ls_builder *b, int w, int hop) {
-    return ls_build_channel(b, "ring.d%s.%d", kv_name[w], hop);
-}
-
-/* The part of that used hop, in its slot. */
-static ls_operand arriving(ls_builder *b, int mask, const gradient_slots *h, int w, int index) {
-    const ls_token_set *seen = ls_seen(b, mask, ls_block_at(b, -h->hops[index]), ls_ring_index(b));
-    return ls_with_tokens(h->slot[w][index % SLOTS], seen->count);
-}
-
-/* Says that the slot is free for the part of that used hop, if there is one. */
-static void expect(ls_builder *b, int mask, const gradient_slots *h, int index) {
-    for (int w = 0; w < LS_KV && index < h->n; w++)
-        ls_build_grant(b, gradient_channel(b, w, h->hops[index]), ls_rank_at(b, -h->hops[index]),
-                       arriving(b, mask, h, w, index));
-}
-
-static void make_gradient_slots(ls_builder *b, const ls_site *site, gradient_slots *h) {
-    const ls_dtype G = b->image->accumulator;
-    const int64_t heads = site->k.view.size[2], most = ls_most_seen(b, site->mask),
-                  rows = site->B * ls_block_most(b) * site->kv_heads.most;
-    int64_t mine = 0;
-    static const char *const part_name[LS_KV] = {"dk part", "dv part"}, *const sum_name[LS_KV] = {"dk", "dv"};
-    h->n = ls_hops(b, site->mask, &h->hops);
-    for (int i = 0; i < h->n; i++)
-        mine = ls_max(mine, ls_seen(b, site->mask, ls_ring_index(b), ls_block_at(b, h->hops[i]))->count);
-    for (int w = 0; w < LS_KV; w++) {
-        h->sum[w] = ls_exchange_room(b, sum_name[w], G, 4, ls_site_held(site, w)->view.size, rows * site->D[w]);
-        for (int i = 0; i < h->n && i < SLOTS; i++) {
-            h->part[w][i] = ls_build_private(b, LS_BUFFER_ACTIVATION, part_name[w], G, 4,
-                                             (int64_t[]){site->B, mine, heads, site->D[w]});
-            h->slot[w][i] = make_slot(b, site, "d", w, i, G, most);
-        }
-    }
-    for (int i = 0; i < SLOTS; i++) expect(b, site->mask, h, i);
-}
-
-static void *begin(ls_builder *b, ls_site *site, bool backward) {
+static void *begin(ls_builder *b, ls_site *site, ls_kv_pass pass) {
     kv_state *t = LS_NEW(b->image->arena, kv_state);
-    const int *hops, n = ls_hops(b, site->mask, &hops), me = ls_ring_index(b);
-    *t = (kv_state){.mask = site->mask,
-                    .last = n > 0 ? hops[n - 1] : 0,
-                    .here = {ls_seen(b, site->mask, me, me), {site->k, site->v}}};
-    if (t->last > 0) t->blocks = make_block_slots(b, site, t->last);
-    if (backward) make_gradient_slots(b, site, &t->gradients);
+    const int me = ls_ring_index(b);
+    *t = (kv_state){.mask = site->mask, .pass = pass, .here = {ls_seen(b, site->mask, me, me), {site->k, site->v}}};
+    t->inner = make_circle(b, site, t, false);
+    t->outer = make_circle(b, site, t, true);
+    if (pass.backward) ls_put_gradients_begin(b, site, pass, &t->gradients);
     return t;
 }
 
-static void gradient_room(ls_builder *b, void *context, int hop, ls_operand out[LS_KV]) {
-    const kv_state *t = context;
-    const gradient_slots *h = &t->gradients;
-    const ls_token_set *seen = ls_seen(b, t->mask, ls_ring_index(b), ls_block_at(b, hop));
-    for (int w = 0; w < LS_KV; w++)
-        out[w] = hop == 0 ? h->sum[w] : ls_with_tokens(h->part[w][h->sent % SLOTS], seen->count);
+static const ls_token_set *gradient_room(ls_builder *b, void *context, int hop, ls_operand part[LS_KV]) {
+    return ls_put_gradient_room(b, &((kv_state *)context)->gradients, hop, part);
 }
 
-/* Adds the next part to the sum for my own block. */
-static void add(ls_builder *b, const kv_state *t, gradient_slots *h) {
-    const int hop = h->hops[h->added], me = ls_ring_index(b);
-    const ls_token_set *seen = ls_seen(b, t->mask, ls_block_at(b, -hop), me), *own = ls_seen(b, t->mask, me, me);
-    for (int w = 0; w < LS_KV; w++) {
-        const ls_operand came = arriving(b, t->mask, h, w, h->added);
-        ls_build_receive(b, gradient_channel(b, w, hop), ls_rank_at(b, -hop), came);
-        for (int i = 0; i < seen->n; i++)
-            ls_build_accumulate(b, ls_tokens_at(came, seen, seen->range[i]),
-                                ls_tokens_at(h->sum[w], own, seen->range[i]));
-    }
-    expect(b, t->mask, h, h->added + SLOTS);
-    h->added++;
-}
-
-/* My part leaves; that of the hop before, which has had a kernel's time to come here, is added. */
-static void send_gradient(ls_builder *b, void *context, int hop, const ls_operand mine[LS_KV]) {
-    gradient_slots *h = &((kv_state *)context)->gradients;
-    if (hop == 0) return;
-    for (int w = 0; w < LS_KV; w++)
-        ls_build_send(b, gradient_channel(b, w, hop), ls_rank_at(b, hop), mine[w],
-                      ls_with_tokens(h->slot[w][h->sent % SLOTS], mine[w].view.size[1]));
-    if (h->sent++ > 0) add(b, context, h);
+static void send_gradient(ls_builder *b, void *context, int hop, const ls_operand part[LS_KV]) {
+    ls_put_gradient_send(b, &((kv_state *)context)->gradients, hop, part);
 }
 
 static void sum_gradients(ls_builder *b, void *context, ls_operand sum[LS_KV]) {
-    gradient_slots *h = &((kv_state *)context)->gradients;
-    if (h->added < h->n) add(b, context, h);
-    for (int w = 0; w < LS_KV; w++) sum[w] = h->sum[w];
+    ls_put_gradients_sum(b, &((kv_state *)context)->gradients, sum);
 }
 
 static void end(ls_builder *b, void *context) { (void)b, (void)context; }

@@ -28,7 +28,7 @@ bool ls_mine_see_there(ls_builder *b, const ls_queries *q, int round) {
 /* Tokens are the second dimension of values and the last of row sums. */
 static int token_dim(ls_operand o) { return o.view.ndim == 4 ? 1 : 2; }
 
-static ls_operand for_tokens(ls_operand o, int64_t tokens) {
+ls_operand ls_query_tokens(ls_operand o, int64_t tokens) {
     int64_t size[LS_MAX_DIMS];
     for (int i = 0; i < o.view.ndim; i++) size[i] = o.view.size[i];
     size[token_dim(o)] = tokens;
@@ -63,7 +63,7 @@ static bool carries(ls_builder *b, const ls_query_transfer *v, int round, bool s
 /* What arrives, in its slot. */
 static ls_operand arriving(ls_builder *b, const ls_query_transfer *v, int i, int round) {
     const int64_t tokens = ls_block_tokens(b, v->back ? ls_ring_index(b) : ls_queries_from(b, v->q, round));
-    const ls_operand all = for_tokens(*slot_of(v, i, round), tokens);
+    const ls_operand all = ls_query_tokens(*slot_of(v, i, round), tokens);
     return carries(b, v, round, false) ? all : nothing_of(all);
 }
 
@@ -82,7 +82,7 @@ static ls_query_transfer begin(ls_builder *b, const ls_queries *q, bool back, in
     v.slot = LS_NEW_ARRAY(b->image->arena, ls_operand, v.n * v.slots + 1);
     for (int k = 0; k < v.n * v.slots; k++) {
         const int i = k / v.slots;
-        const ls_operand like = for_tokens(back ? q->found[i] : q->own[i], most);
+        const ls_operand like = ls_query_tokens(back ? q->found[i] : q->own[i], most);
         const int64_t heads = like.view.size[like.view.ndim == 4 ? 2 : 1];
         const char *name = ls_arena_printf(b->image->arena, "%s slot %d", v.name[i], k % v.slots);
         v.slot[k] =
@@ -103,7 +103,7 @@ ls_query_transfer ls_query_transfer_back(ls_builder *b, const ls_queries *q, int
 void ls_query_send(ls_builder *b, const ls_query_transfer *v, int round, const ls_operand from[]) {
     const bool full = carries(b, v, round, true);
     for (int i = 0; i < v->n; i++) {
-        const ls_operand to = for_tokens(*slot_of(v, i, round), from[i].view.size[token_dim(from[i])]);
+        const ls_operand to = ls_query_tokens(*slot_of(v, i, round), from[i].view.size[token_dim(from[i])]);
         ls_build_send(b, channel(b, v, i, round), receiver(b, v, round), full ? from[i] : nothing_of(from[i]),
                       full ? to : nothing_of(to));
     }
@@ -128,7 +128,7 @@ void ls_round_results(ls_builder *b, const ls_queries *q, int round, ls_operand 
         const ls_view *v = &q->found[i].view;
         const char *name = ls_arena_printf(b->image->arena, "%s part", q->found_name[i]);
         part[i] = ls_build_private(b, LS_BUFFER_ACTIVATION, name, v->dtype, v->ndim,
-                                   for_tokens(q->found[i], tokens).view.size);
+                                   ls_query_tokens(q->found[i], tokens).view.size);
     }
 }
 

@@ -31,76 +31,51 @@ static ls_attention_call call_for(ls_builder *b, const ls_site *site, int block,
                                .area = ls_seen_area(b, site->mask, ls_ring_index(b), block, index)};
 }
 
-/*
- * Walks over the hops 0, 1, 2 ... to the last used one. Unused hops are walked too, because blocks are passed on over
- * them.
- */
-typedef struct hop_walk {
-    const int *hops; /* those that are used, ascending, after hop 0 */
-    int n, next;     /* how many; the first of them that the walk has not come to */
-    int hop;         /* where the walk is */
-    bool used;
-} hop_walk;
-
-static hop_walk first_hop(ls_builder *b, const ls_site *site) {
-    hop_walk w = {.used = true};
-    w.n = ls_hops(b, site->mask, &w.hops);
-    return w;
-}
-
-/* False: that was the last. */
-static bool next_hop(hop_walk *w) {
-    if (w->next == w->n) return false;
-    w->used = ++w->hop == w->hops[w->next];
-    w->next += w->used;
-    return true;
-}
-
-static const ls_kv_transfer *transfer_of(const ls_builder *b) {
-    return ls_ring_reads(b->image) ? &ls_kv_transfer_in_place : &ls_kv_transfer_put;
-}
-
 void ls_ring_forward(ls_builder *b, ls_site *site, ls_operand o) {
-    const ls_kv_transfer *transfer = transfer_of(b);
-    void *state = transfer->begin(b, site, false);
-    hop_walk w = first_hop(b, site);
+    const ls_kv_transfer *transfer = ls_kv_transfer_of(b);
+    void *state = transfer->begin(b, site, (ls_kv_pass){LS_KEYS, LS_KV, false});
+    int hop = 0;
     do {
-        const int block = ls_block_at(b, w.hop);
+        const int block = ls_block_at(b, hop);
+        const bool used = ls_hop_is_used(b, site->mask, hop);
         ls_kv_block here;
-        transfer->receive_block(b, state, w.hop, &here);
-        for (int i = 0; w.used && i < n_calls(ls_seen(b, site->mask, ls_ring_index(b), block)); i++) {
+        transfer->receive_block(b, state, hop, &here);
+        for (int i = 0; used && i < n_calls(ls_seen(b, site->mask, ls_ring_index(b), block)); i++) {
             ls_attention_call call = call_for(b, site, block, &here, i);
-            call.params.merge |= w.hop > 0 || i > 0;
+            call.params.merge |= hop > 0 || i > 0;
             ls_build_attention(b, &call, o, site->lse);
         }
-        transfer->release_block(b, state, w.hop);
-    } while (next_hop(&w));
+        transfer->release_block(b, state, hop);
+        hop = ls_next_hop(b, site->mask, hop);
+    } while (hop > 0);
     transfer->end(b, state);
 }
 
 void ls_ring_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq, ls_operand *dk,
                       ls_operand *dv) {
-    const ls_kv_transfer *transfer = transfer_of(b);
+    const ls_kv_transfer *transfer = ls_kv_transfer_of(b);
     const ls_attention_given given = {grad_o, site->lse, delta};
-    void *state = transfer->begin(b, site, true);
-    hop_walk w = first_hop(b, site);
+    void *state = transfer->begin(b, site, (ls_kv_pass){LS_KEYS, LS_KV, true});
+    int hop = 0;
     do {
-        const int block = ls_block_at(b, w.hop);
-        const ls_token_set *seen = ls_seen(b, site->mask, ls_ring_index(b), block);
+        const int block = ls_block_at(b, hop);
+        const bool used = ls_hop_is_used(b, site->mask, hop);
+        const ls_token_set *room = NULL;
         ls_kv_block here;
         ls_operand part[LS_KV];
-        transfer->receive_block(b, state, w.hop, &here);
-        if (w.used) transfer->gradient_room(b, state, w.hop, part);
-        for (int i = 0; w.used && i < n_calls(seen); i++) {
+        transfer->receive_block(b, state, hop, &here);
+        if (used) room = transfer->gradient_room(b, state, hop, part);
+        for (int i = 0; used && i < n_calls(ls_seen(b, site->mask, ls_ring_index(b), block)); i++) {
             const ls_token_range range = range_of(b, site, block, i);
             ls_attention_call call = call_for(b, site, block, &here, i);
-            call.params.accumulate_dq |= w.hop > 0 || i > 0;
-            ls_build_attention_grad(b, &call, &given, dq, ls_tokens_at(part[LS_KEYS], seen, range),
-                                    ls_tokens_at(part[LS_VALUES], seen, range));
+            call.params.accumulate_dq |= hop > 0 || i > 0;
+            ls_build_attention_grad(b, &call, &given, dq, ls_tokens_at(part[LS_KEYS], room, range),
+                                    ls_tokens_at(part[LS_VALUES], room, range));
         }
-        transfer->release_block(b, state, w.hop);
-        if (w.used) transfer->send_gradient(b, state, w.hop, part);
-    } while (next_hop(&w));
+        transfer->release_block(b, state, hop);
+        if (used) transfer->send_gradient(b, state, hop, part);
+        hop = ls_next_hop(b, site->mask, hop);
+    } while (hop > 0);
     ls_operand sum[LS_KV];
     transfer->sum_gradients(b, state, sum);
     transfer->end(b, state);

@@ -48,6 +48,7 @@ static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_n
     site->D[LS_VALUES] = v[3];
     const ls_mask_binding mask = ls_mask_of(b, n);
     site->mask = ls_find_mask(b, &mask);
+    site->scores.buffer = -1;
     for (int i = 0; i < LS_KV; i++) site->carried[i].buffer = -1;
     const ls_node_slot *slot = b->sharding->slots.node;
     if (slot != NULL && slot[n].before >= 0) site->before = b->sites->of_node[slot[n].before];
@@ -73,11 +74,10 @@ static void lower_forward(ls_builder *b, const ls_program_node *at) {
                                           .E = site->D[LS_VALUES],
                                           .mesh = b->target->mesh};
     ls_status fits = strategy->applicable(strategy, &problem);
-    if (fits.code == LS_OK && b->image->slices > 1 && strategy->query_schedule != NULL)
-        fits = ls_error(LS_USAGE,
-                        "--slices %d: by strategy %s queries go to the keys, and keys of earlier slices stay; expected "
-                        "local, ring, ulysses, usp or gather",
-                        b->image->slices, strategy->name);
+    if (fits.code == LS_OK && b->image->slices > 1 && strategy->unsliced != NULL)
+        fits =
+            ls_error(LS_USAGE, "--slices %d: strategy %s %s; expected local, ring, ulysses, usp, gather or double-ring",
+                     b->image->slices, strategy->name, strategy->unsliced);
     if (fits.code == LS_OK && b->target->canonical && !strategy->ordered)
         fits = ls_error(LS_USAGE,
                         "--sums canonical: strategy %s adds up in an order that depends on the number of ranks; "
@@ -100,6 +100,7 @@ static void lower_gradient(ls_builder *b, const ls_program_node *at) {
 /* Where queries travel, the spans of all blocks that come here are needed. */
 static void need_tables(ls_builder *b, int n) {
     b->sites->reads_positions = true;
+    b->sites->two_rings = ls_strategy_has_two_rings(b->target->strategy);
     ls_place_masks(b, n, ls_strategy_moves_queries(b->target->strategy) ? ls_blocks(b) : 1);
 }
 

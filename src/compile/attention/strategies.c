@@ -38,6 +38,11 @@ ls_status ls_strategy_applicable(const char *name, const ls_attention_problem *p
     return strategy->applicable(strategy, problem);
 }
 
+bool ls_strategy_has_two_rings(const char *name) {
+    const ls_strategy *strategy = row_of(name);
+    return strategy != NULL && strategy->two_rings;
+}
+
 static bool is_same_way(const ls_strategy *a, const ls_strategy *b) {
     return a->across_forward == b->across_forward && a->query_schedule == b->query_schedule;
 }
@@ -45,10 +50,12 @@ static bool is_same_way(const ls_strategy *a, const ls_strategy *b) {
 int ls_strategies_for(const ls_mesh *mesh, const char *out[LS_STRATEGIES_MOST]) {
     const ls_attention_problem any_heads = {.B = 1, .S = 1, .Hq = INT64_MAX, .Hkv = 1, .D = 1, .E = 1, .mesh = *mesh};
     const ls_strategy *found[LS_STRATEGIES_MOST];
+    const ls_axes blocks = ls_mesh_block_axes(mesh);
+    const bool rings = ls_mesh_size(mesh, blocks) > ls_mesh_inner_size(mesh, blocks);
     int n = 0;
     for (size_t i = 0; i < LS_COUNT(table) && n < LS_STRATEGIES_MOST; i++) {
-        /* With one block nothing happens across blocks, whatever the strategy. */
-        bool known = ls_mesh_block_axes(mesh) == 0 && n > 0;
+        /* With one block nothing happens across blocks, whatever the strategy; to most, two rings are one. */
+        bool known = (blocks == 0 && n > 0) || table[i]->two_rings != rings;
         for (int k = 0; k < n; k++) known |= is_same_way(found[k], table[i]);
         if (known || table[i]->applicable(table[i], &any_heads).code != LS_OK) continue;
         out[n] = table[i]->name;

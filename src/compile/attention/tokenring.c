@@ -33,6 +33,7 @@ static void schedule(ls_builder *b, const ls_queries *q) {
 const ls_strategy ls_strategy_tokenring = {
     .name = "tokenring",
     .about = "queries go round one way, their partial results home the other; keys and values rest",
+    .unsliced = LS_QUERIES_UNSLICED,
     .applicable = ls_strategy_heads,
     .across_forward = ls_queries_forward,
     .across_backward = ls_queries_backward,

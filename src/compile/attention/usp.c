@@ -29,6 +29,7 @@ static void gather_inputs(ls_builder *b, ls_site *site, const ls_attention_tenso
     site->q = q;
     site->k = k;
     site->v = v;
+    site->scores.buffer = -1;
     if (ls_block_members(b) == 1) return;
     const ls_all_to_all xq = ls_to_heads_begin(b, "q", q, &site->q_heads, 1, 2);
     const ls_all_to_all xk = ls_to_heads_begin(b, "k", k, &site->kv_heads, 1, 2);
@@ -96,6 +97,7 @@ static void across_forward(ls_builder *b, ls_site *site, ls_operand o) {
         (b->target->canonical ? ls_canonical_forward : site->strategy->across_forward)(b, &with, o);
         keys->k = with.k; /* they may have gone where other ranks read them */
         keys->v = with.v;
+        keys->scores = with.scores;
     }
 }
 

@@ -46,6 +46,7 @@ typedef struct strip {
 
 struct ls_visible {
     int mask, R, me;
+    int W;             /* blocks of the inner ring; R: there is no outer one */
     runs *held;        /* by block: the positions of its tokens */
     spans *looks;      /* by block: what its queries see together */
     ls_token_set *own; /* by block: all of its tokens */
@@ -53,7 +54,16 @@ struct ls_visible {
     strip theirs; /* what is seen of my block, by block of queries; what it sees itself does not count in the sums */
     ls_token_set *comes, *goes; /* by hop 1..R - 1: what is wanted of the block that comes here, and of the one that
                                    goes on; NULL: not found yet */
+    /*
+     * With two rings. by_ring: of the block that has come here over so many outer hops, what each rank of my inner ring
+     * sees, by hop. of_ring: what all of them see, by outer hop; of_mine: of my own block, what all ranks of the inner
+     * ring see that is so much further.
+     */
+    ls_token_set *by_ring, *of_ring, *of_mine;
     int *hops, n_hops;
+    bool *used;           /* by hop; hop 0 is */
+    int *last;            /* by outer hop: the last hop that is used of the inner ring; -1: none is */
+    ls_hop_span *looking; /* by block: the hops over which its queries see anything */
     int64_t most_seen, most_wanted;
 };
 
@@ -225,6 +235,24 @@ static void meet(list *found, const runs *keys, const spans *s) {
     join(found);
 }
 
+/* --- hops --------------------------------------------------------------------------------------------------------- */
+
+/* The block so many hops further than one, inner and outer hops each round their own ring. */
+static int further(const struct ls_visible *v, int block, int hop) {
+    const int W = v->W;
+    return (block / W + hop / W) % (v->R / W) * W + (block % W + hop % W) % W;
+}
+
+/* The hop that joins those queries with those keys. */
+static int hop_between(const struct ls_visible *v, int queries, int keys) {
+    const int W = v->W, O = v->R / W;
+    return (queries / W - keys / W + O) % O * W + (queries % W - keys % W + W) % W;
+}
+
+/* From which hop a block comes that has come over this one: along the inner ring, or at its first rank along the outer.
+ */
+static int hop_before(const struct ls_visible *v, int hop) { return hop % v->W > 0 ? hop - 1 : hop - v->W; }
+
 /* --- pairs of blocks ---------------------------------------------------------------------------------------------- */
 
 /* *found becomes what the queries of a block see of the keys of a block: of their own, all. */
@@ -305,12 +333,19 @@ static int find_near(const placed_run *all, int n, const spans *s, int *mark, in
     return found;
 }
 
+/* Over that hop the queries of a block see something. */
+static void use_hop(struct ls_visible *v, int queries, int hop) {
+    ls_hop_span *s = &v->looking[queries];
+    v->used[hop] = true;
+    s->first = s->last == 0 ? hop : (int)ls_min(s->first, hop);
+    s->last = (int)ls_max(s->last, hop);
+}
+
 /* Looks at each block of queries and the blocks that it may see. */
 static void find_seen(const ls_builder *b, ls_arena *scratch, struct ls_visible *v) {
     ls_arena *arena = b->image->arena;
     const int R = v->R;
     list found = {.arena = scratch};
-    bool *used = LS_NEW_ARRAY(scratch, bool, R);
     int *mark = LS_NEW_ARRAY(scratch, int, R), *near = LS_NEW_ARRAY(scratch, int, R), n_runs;
     const placed_run *all = sort_runs(v, scratch, &n_runs);
     for (int queries = 0; queries < R; queries++) {
@@ -326,41 +361,101 @@ static void find_seen(const ls_builder *b, ls_arena *scratch, struct ls_visible 
             add_to_strip(arena, &v->mine, v->me, queries, keys, &found, count);
             add_to_strip(arena, &v->theirs, v->me, keys, queries, &found, count);
             v->most_seen = ls_max(v->most_seen, count);
-            used[(queries - keys + R) % R] |= count > 0;
+            if (count > 0) use_hop(v, queries, hop_between(v, queries, keys));
         }
     }
     for (int i = 0; i < R; i++) {
         v->mine.before[i + 1] += v->mine.before[i];
         v->theirs.before[i + 1] += v->theirs.before[i];
     }
-    for (int hop = 1; hop < R; hop++) {
-        if (used[hop]) v->hops[v->n_hops++] = hop;
+    for (int out = 0; out < R / v->W; out++) v->last[out] = -1;
+    for (int hop = 0; hop < R; hop++) {
+        v->used[hop] |= hop == 0;
+        if (v->used[hop]) v->last[hop / v->W] = hop;
+        if (v->used[hop] && hop > 0) v->hops[v->n_hops++] = hop;
     }
 }
 
+/* Where a block passes me: the hop over which it comes, and those over which it goes on; 0: it does not. */
+typedef struct passage {
+    int comes, inner, outer;
+} passage;
+
+static passage passage_of(const struct ls_visible *v, int keys) {
+    const int W = v->W, comes = hop_between(v, v->me, keys);
+    return (passage){.comes = comes,
+                     .inner = comes % W + 1 < W ? comes + 1 : 0,
+                     .outer = comes % W == 0 && comes + W < v->R ? comes + W : 0};
+}
+
+/* Hops along one of the rings, behind `after` and up to `last`. */
+typedef struct stretch {
+    bool outer;
+    int after, last;
+} stretch;
+
+/* What is wanted of a block is the same over all hops of the stretch: keeps it for those that concern me. */
+static void keep_wanted(ls_arena *arena, struct ls_visible *v, const passage *p, stretch s, const list *wanted) {
+    const int goes = s.outer ? p->outer : p->inner;
+    if ((p->comes % v->W == 0) == s.outer && s.after < p->comes && p->comes <= s.last)
+        v->comes[p->comes] = copy_of(arena, wanted);
+    if (s.after < goes && goes <= s.last) v->goes[goes] = copy_of(arena, wanted);
+}
+
+/* What the ranks of one inner ring see of a block, all together: keeps it where that ring or the block is mine. */
+static void keep_of_ring(ls_arena *arena, struct ls_visible *v, const passage *p, int out, const list *seen) {
+    if (out == 0) return;
+    if (p->comes == 0) v->of_mine[out] = copy_of(arena, seen);
+    if (p->comes == out * v->W) v->of_ring[out] = copy_of(arena, seen);
+}
+
+/* Room for lists that follow from each other. */
+typedef struct wanted_lists {
+    list here, inner[2], outer[2];
+} wanted_lists;
+
 /*
- * From the last hop back: what is wanted further on is wanted here, so that what arrives always holds what leaves. What
- * is wanted of a block changes at the hops that are used only.
+ * Of one block, from the last hop back: what is wanted further on is wanted here, so that what arrives always holds
+ * what leaves. Along an inner ring that is what its later ranks see; along the outer one, what the whole ring sees and
+ * those behind it. It changes at the hops that are used only.
  */
+static void find_wanted_of(const ls_builder *b, struct ls_visible *v, int keys, wanted_lists *l) {
+    ls_arena *arena = b->image->arena;
+    const int W = v->W;
+    const passage p = passage_of(v, keys);
+    int rings = 0;
+    l->outer[0].n = 0;
+    for (int i = v->n_hops - 1; i >= 0; i--) {
+        const int hop = v->hops[i], out = hop / W, before = i > 0 ? v->hops[i - 1] : 0;
+        const bool first = i == 0 || before / W < out; /* of its inner ring */
+        list *inner = &l->inner[i % 2], *behind = &l->inner[(i + 1) % 2];
+        if (hop == v->last[out]) behind->n = 0;
+        look(b, v, further(v, keys, hop), keys, &l->here);
+        if (out > 0 && p.comes == out * W) v->by_ring[hop] = copy_of(arena, &l->here);
+        unite(inner, &l->here, behind);
+        keep_wanted(arena, v, &p, (stretch){false, first ? out * W : before, hop}, inner);
+        if (!first) continue;
+        keep_of_ring(arena, v, &p, out, inner);
+        v->most_wanted = ls_max(v->most_wanted, count_of(inner));
+        if (out == 0) continue;
+        list *outer = &l->outer[++rings % 2];
+        unite(outer, inner, &l->outer[(rings + 1) % 2]);
+        keep_wanted(arena, v, &p, (stretch){true, before / W * W, out * W}, outer);
+        v->most_wanted = ls_max(v->most_wanted, count_of(outer));
+    }
+}
+
 static void find_wanted(const ls_builder *b, struct ls_visible *v) {
     ls_arena *arena = b->image->arena, *scratch = ls_arena_create();
-    const int R = v->R;
+    const int R = v->R, O = R / v->W;
     v->comes = LS_NEW_ARRAY(arena, ls_token_set, R + 1);
     v->goes = LS_NEW_ARRAY(arena, ls_token_set, R + 1);
-    list here = {.arena = scratch}, both[2] = {{.arena = scratch}, {.arena = scratch}};
-    for (int keys = 0; keys < R; keys++) {
-        const int comes = (v->me - keys + R) % R, goes = comes + 1; /* the hops of this block that concern me */
-        both[v->n_hops % 2].n = 0;
-        for (int i = v->n_hops - 1; i >= 0; i--) {
-            const int hop = v->hops[i], before = i > 0 ? v->hops[i - 1] : 0;
-            list *wanted = &both[i % 2];
-            look(b, v, (keys + hop) % R, keys, &here);
-            unite(wanted, &here, &both[(i + 1) % 2]);
-            if (before < comes && comes <= hop) v->comes[comes] = copy_of(arena, wanted);
-            if (before < goes && goes <= hop) v->goes[goes] = copy_of(arena, wanted);
-        }
-        if (v->n_hops > 0) v->most_wanted = ls_max(v->most_wanted, count_of(&both[0]));
-    }
+    v->by_ring = LS_NEW_ARRAY(arena, ls_token_set, O > 1 ? R : 1);
+    v->of_ring = LS_NEW_ARRAY(arena, ls_token_set, O);
+    v->of_mine = LS_NEW_ARRAY(arena, ls_token_set, O);
+    const list empty = {.arena = scratch};
+    wanted_lists lists = {empty, {empty, empty}, {empty, empty}};
+    for (int keys = 0; keys < R; keys++) find_wanted_of(b, v, keys, &lists);
     ls_arena_destroy(scratch);
 }
 
@@ -371,6 +466,7 @@ static struct ls_visible *visible(ls_builder *b, int mask) {
     struct ls_visible *v = b->sites->visible[mask] = LS_NEW(arena, struct ls_visible);
     const int R = v->R = ls_blocks(b);
     v->mask = mask;
+    v->W = ls_inner_blocks(b);
     v->me = ls_ring_index(b);
     v->held = LS_NEW_ARRAY(arena, runs, R);
     v->looks = LS_NEW_ARRAY(arena, spans, R);
@@ -378,6 +474,9 @@ static struct ls_visible *visible(ls_builder *b, int mask) {
     v->mine = make_strip(arena, R);
     v->theirs = make_strip(arena, R);
     v->hops = LS_NEW_ARRAY(arena, int, R);
+    v->used = LS_NEW_ARRAY(arena, bool, R);
+    v->last = LS_NEW_ARRAY(arena, int, R / v->W);
+    v->looking = LS_NEW_ARRAY(arena, ls_hop_span, R);
     ls_arena *scratch = ls_arena_create();
     for (int i = 0; i < R && R > 1; i++) {
         const ls_mask_binding *of = &b->image->masks[mask];
@@ -428,10 +527,18 @@ static const struct ls_visible *wanted(ls_builder *b, int mask) {
 const ls_token_set *ls_wanted(ls_builder *b, int mask, int keys, int hop) {
     const struct ls_visible *v = wanted(b, mask);
     if (hop == 0) return ls_seen(b, mask, keys, keys);
-    const int at = (keys + hop) % v->R;
-    LS_ASSERT(at == v->me || at == (v->me + 1) % v->R);
+    const int at = further(v, keys, hop);
+    LS_ASSERT(at == v->me || further(v, keys, hop_before(v, hop)) == v->me);
     return at == v->me ? &v->comes[hop] : &v->goes[hop];
 }
+
+const ls_token_set *ls_seen_in_ring(ls_builder *b, int mask, int hop) {
+    const struct ls_visible *v = wanted(b, mask);
+    return hop < v->W ? ls_seen(b, mask, further(v, v->me, hop), v->me) : &v->by_ring[hop];
+}
+
+const ls_token_set *ls_seen_by_ring(ls_builder *b, int mask, int out) { return &wanted(b, mask)->of_ring[out]; }
+const ls_token_set *ls_seen_of_mine(ls_builder *b, int mask, int out) { return &wanted(b, mask)->of_mine[out]; }
 
 int64_t ls_most_seen(ls_builder *b, int mask) { return visible(b, mask)->most_seen; }
 int64_t ls_most_wanted(ls_builder *b, int mask) { return wanted(b, mask)->most_wanted; }
@@ -440,6 +547,26 @@ int ls_hops(ls_builder *b, int mask, const int **hops) {
     const struct ls_visible *v = visible(b, mask);
     *hops = v->hops;
     return v->n_hops;
+}
+
+bool ls_hop_is_used(ls_builder *b, int mask, int hop) { return visible(b, mask)->used[hop]; }
+
+ls_hop_span ls_hops_of_queries(ls_builder *b, int mask, int queries) { return visible(b, mask)->looking[queries]; }
+
+int ls_inner_hop(ls_builder *b, int mask, int hop) {
+    const struct ls_visible *v = visible(b, mask);
+    return hop < v->last[hop / v->W] ? hop + 1 : 0;
+}
+
+int ls_outer_hop(ls_builder *b, int mask, int hop) {
+    const struct ls_visible *v = visible(b, mask);
+    const int last = v->n_hops > 0 ? v->hops[v->n_hops - 1] : 0;
+    return hop / v->W < last / v->W ? (hop / v->W + 1) * v->W : 0;
+}
+
+int ls_next_hop(ls_builder *b, int mask, int hop) {
+    const int inner = ls_inner_hop(b, mask, hop);
+    return inner > 0 ? inner : ls_outer_hop(b, mask, hop);
 }
 
 ls_area ls_seen_area(ls_builder *b, int mask, int queries, int keys, int range) {
