@@ -1,0 +1,99 @@
+/*
+ * Attention over launched ranks: forward and backward by one strategy, as bench/attention_hosts.sh starts it on two
+ * hosts.
+ *
+ *     attention_hosts STRATEGY MESH LAYOUT MASK S HQ HKV D PASSES
+ *
+ * bf16, one thread a rank. Rank 0 prints "said FORWARD BOTH SENT_FORWARD SENT_BACKWARD": medians over the passes of the
+ * slowest rank's seconds, after one that is not counted, and bytes of the busiest rank.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+#include "longspan/attention.h"
+#include "tensor/tensor.h"
+
+enum { MOST_PASSES = 64 };
+
+typedef struct times {
+    double forward, both;
+} times;
+
+static ls_status time_pass(ls_attention_rank *r, times *out) {
+    LS_TRY(ls_attention_barrier(r, NULL));
+    const double start = ls_seconds();
+    LS_TRY(ls_attention_forward(r));
+    out->forward = ls_seconds() - start;
+    LS_TRY(ls_attention_backward(r));
+    out->both = ls_seconds() - start;
+    return ls_ok();
+}
+
+/* Of all ranks the slowest. */
+static ls_status slowest(ls_attention_rank *r, times *t) {
+    times *all = calloc((size_t)r->ranks, sizeof *all);
+    LS_ASSERT(all != NULL);
+    const ls_status status = ls_attention_gather(r, t, sizeof *t, all);
+    for (int i = 0; i < r->ranks && status.code == LS_OK; i++)
+        *t = (times){fmax(t->forward, all[i].forward), fmax(t->both, all[i].both)};
+    free(all);
+    return status;
+}
+
+static ls_status work(ls_attention_rank *r, const void *input, void *result) {
+    const int passes = *(const int *)input;
+    const ls_attention_array *const in[] = {&r->q, &r->k, &r->v, &r->grad_o};
+    double forward[MOST_PASSES], both[MOST_PASSES];
+    for (size_t i = 0; i < LS_COUNT(in); i++) {
+        const ls_view view = ls_view_dense(in[i]->data, in[i]->dtype, in[i]->ndim, in[i]->size);
+        ls_view_fill(&view, (uint32_t)(i + 4 * (size_t)r->rank));
+    }
+    for (int p = -1; p < passes; p++) {
+        times t;
+        LS_TRY(time_pass(r, &t));
+        LS_TRY(slowest(r, &t));
+        if (p < 0) continue;
+        forward[p] = t.forward;
+        both[p] = t.both;
+    }
+    *(times *)result = (times){ls_median(forward, passes), ls_median(both, passes)};
+    return ls_ok();
+}
+
+static ls_status measure(char **argv) {
+    ls_mask mask = {0};
+    const int passes = (int)ls_min(atoi(argv[9]), MOST_PASSES);
+    LS_TRY(ls_mask_add_term(&mask, argv[4]));
+    const ls_attention_options options = {
+        .batch = 1,
+        .seq = atoll(argv[5]),
+        .heads = atoll(argv[6]),
+        .kv_heads = atoll(argv[7]),
+        .head_size = atoll(argv[8]),
+        .dtype = LS_BF16,
+        .mask = &mask,
+        .gradients = true,
+        .spread = {.strategy = argv[1], .mesh = argv[2], .layout = argv[3], .threads = 1, .wait_timeout = 60}};
+    ls_shared_attention *attention;
+    LS_TRY(ls_shared_attention_open(&options, &attention));
+    const ls_spread_result chosen = ls_shared_attention_describe(attention);
+    times t = {0, 0};
+    const ls_status status = ls_shared_attention_run(attention, work, &passes, &t, sizeof t);
+    ls_shared_attention_close(attention);
+    if (status.code == LS_OK && t.both > 0)
+        printf("said %.6f %.6f %lld %lld\n", t.forward, t.both, (long long)chosen.bytes_sent_forward,
+               (long long)chosen.bytes_sent_backward);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 10) {
+        fprintf(stderr, "attention_hosts STRATEGY MESH LAYOUT MASK S HQ HKV D PASSES\n");
+        return 2;
+    }
+    const ls_status status = measure(argv);
+    if (status.code != LS_OK) fprintf(stderr, "%s\n", status.text);
+    return status.code != LS_OK;
+}
