@@ -165,7 +165,7 @@ static void test_bytes(void **state) {
 static double expected_of_burst(const problem *p, int r, meets sees) {
     const int R = mesh_ring(&p->mesh);
     const double T = (double)ls_dtype_bytes(p->dtype), G = (double)ls_dtype_bytes(ls_dtype_accumulator(p->dtype));
-    const double d = (double)(p->Hq * p->D), H = (double)p->Hq;
+    const double d = (double)(p->Hq * p->D), e = (double)(p->Hq * p->E), H = (double)p->Hq;
     double bytes = 0;
     for (int hop = 0; hop < R; hop++) {
         const int block = (r + hop) % R; /* whose queries are here */
@@ -177,7 +177,7 @@ static double expected_of_burst(const problem *p, int r, meets sees) {
             last = h;
         }
         const double n = (double)ls_layout_count(&layout, block);
-        if (hop < last) bytes += n * (2 * d * T + 2 * H * G);
+        if (hop < last) bytes += n * ((d + e) * T + 2 * H * G);
         if (hop > 0 && first <= hop && hop <= last) bytes += n * d * G;
     }
     return bytes;
@@ -196,6 +196,7 @@ static void test_bytes_of_burst(void **state) {
                          .Hq = 6,
                          .Hkv = 2,
                          .D = 4,
+                         .E = 7,
                          .mask = mask_of(masks[m].mask, NULL),
                          .mesh = mesh_of(1, R, 1),
                          .strategy = strategies[BURST],
