@@ -48,7 +48,7 @@ static ls_status run(void *context) {
 const cli_command cli_logprobs = {
     .name = "logprobs",
     .summary = "log-probabilities of the tokens of records, document by document",
-    .usage = "--model PATH [--checkpoint DIR] --data PATH... --out FILE [--records KIND] [--seq N] [options]",
+    .usage = "--model PATH --data PATH... --out FILE [--records KIND] [options]",
     .about =
         "Runs forward passes over documents that are packed into sequences, apart from each other, and writes a line of JSON for each, in the order of the records: "
         "document (its number, from 0), offset (0, or of a document that is longer than a sequence where the part begins), ids, places (in the document) and logprobs "
