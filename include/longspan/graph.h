@@ -34,6 +34,7 @@
 
 #include "longspan/linkage.h"
 #include "longspan/map.h"
+#include "longspan/rnn.h"
 #include "longspan/tensor.h"
 
 LS_PUBLIC_BEGIN
@@ -270,6 +271,20 @@ typedef struct ls_linear_state {
 } ls_linear_state;
 /* q and k T[B,S,Hk,Dk], v T[B,S,Hv,Dv], Hv a multiple of Hk -> T[B,S,Hv,Dv]. Head h of v uses head h/(Hv/Hk) of k. */
 ls_tensor ls_linear_recurrence(ls_graph *graph, ls_tensor q, ls_tensor k, ls_tensor v, const ls_linear_state *rule);
+
+/*
+ * Recurrent cells (longspan/rnn.h), whose new state is no linear function of the one before. x: what the token gives to
+ * each gate, biases included, T[B,S,H,gates·D], the gates of a head one behind the other. weight: the matrices R of a
+ * head's gates in that order, T[H,gates·D,D]; of a diagonal cell, its numbers of each element, T[H,numbers,D]. bias:
+ * T[H,gates·D], is added to R y; it says something of its own in a GRU alone. places: i32[B,S], of tokens in their
+ * documents: in front of place 0 the state is 0. Both may be LS_NO_TENSOR; diagonal cells have no bias.
+ * -> y T[B,S,H,D]. What goes from token to token is G; the gradient takes y as it is rounded to T.
+ */
+typedef struct ls_rnn_form {
+    ls_rnn_kind kind;
+    ls_tensor bias, places;
+} ls_rnn_form;
+ls_tensor ls_rnn(ls_graph *graph, ls_tensor x, ls_tensor weight, const ls_rnn_form *form);
 
 /*
  * The same elements in the same order with other dimensions. The batch and the sequence must stay dimensions of their

@@ -23,6 +23,8 @@
 #include "longspan/eval.h"
 #include "longspan/graph.h"
 #include "longspan/map.h"
+#include "longspan/newton.h"
+#include "longspan/rnn.h"
 #include "longspan/spread.h"
 #include "longspan/status.h"
 #include "longspan/tensor.h"

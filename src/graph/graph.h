@@ -296,7 +296,8 @@ typedef struct ls_op {
         X(cross_entropy), X(scale_rows), X(scale_rows_dw), X(recurrence), X(recurrence_back), X(split), X(join),      \
         X(redistribute), X(map), X(broadcast), X(reduce), X(reduce_max), X(reduce_max_grad), X(permute), X(contract), \
         X(contract_sum), X(linear_recurrence), X(linear_recurrence_unmasked), X(linear_recurrence_grad),              \
-        X(linear_recurrence_next), X(conv_next), X(stage_send), X(stage_expect), X(stage_arrive)
+        X(linear_recurrence_next), X(conv_next), X(rnn), X(rnn_grad), X(rnn_biased_grad), X(rnn_next), X(stage_send), \
+        X(stage_expect), X(stage_arrive)
 
 #define LS_OP_ROW(op) ls_op_##op
 extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);
@@ -387,6 +388,25 @@ enum { LS_CONV_NEXT_ROWS, LS_CONV_NEXT_X, LS_CONV_NEXT_WEIGHT };
 
 /* Operations of one token and head, with keys and values of so many elements. */
 double ls_linear_recurrence_flops(const ls_linear_recurrence_params *params, double D, double E);
+
+/* --- what recurrent cells and their lowering agree on ----------------------------------------------------------------
+ */
+
+/*
+ * Their inputs, and behind them those of bias and places that a node has; those of the gradient, behind which places
+ * come, too; and of a node for one more token: the state [1,H,Z], which it changes, then the others but places.
+ */
+enum { LS_RNN_X, LS_RNN_WEIGHT, LS_RNN_OPTIONS };
+enum { LS_RNN_GRAD_Y = LS_RNN_OPTIONS, LS_RNN_GRAD_DY, LS_RNN_GRAD_SUM, LS_RNN_GRAD_BIAS, LS_RNN_GRAD_BIAS_SUM };
+enum { LS_RNN_NEXT_STATE, LS_RNN_NEXT_INPUTS };
+
+typedef struct ls_rnn_node {
+    ls_rnn_params kernel;
+    bool has_bias, has_places;
+} ls_rnn_node;
+
+/* Operations of one token and head of D elements. */
+double ls_rnn_flops(ls_rnn_kind kind, double D);
 
 /* --- questions about a graph -------------------------------------------------------------------------------------- */
 

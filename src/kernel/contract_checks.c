@@ -1,5 +1,6 @@
 /* What calls must fulfil beside the operands that their contracts list (contracts.c). */
 #include "kernel/kernel_impl.h"
+#include "kernel/rnn_cells.h"
 
 ls_status ls_check_activation(const ls_kernel_call *call) {
     const ls_activation_params *p = call->params;
@@ -195,4 +196,34 @@ ls_status ls_check_linear_recurrence_follow(const ls_kernel_call *call) {
     return ls_error(LS_INVALID, "kernel linear_recurrence_follow: maps are %s, states are %s, expected %s factors",
                     ls_kernel_view_text(&call->in[0]).text, ls_kernel_view_text(&call->out[0]).text,
                     p->delta ? "a matrix of" : "1, or one for each element of a key, of");
+}
+
+#define SIZES(kind, name, gates, states, numbers) [LS_RNN_##kind] = {gates, states, numbers},
+static const ls_rnn_sizes rnn_sizes[LS_RNN_KINDS] = {LS_RNN_CELLS(SIZES)};
+
+ls_rnn_sizes ls_rnn_sizes_of(ls_rnn_kind kind) { return rnn_sizes[kind]; }
+
+static ls_status check_rnn(const ls_kernel_call *call, const char *name, const ls_view *y, const ls_view *state) {
+    const ls_rnn_kind kind = ((const ls_rnn_params *)call->params)->kind;
+    const ls_view *x = &call->in[0], *weight = &call->in[1], *bias = &call->in[2];
+    if ((unsigned)kind >= LS_RNN_KINDS)
+        return ls_error(LS_INVALID, "kernel %s: kind is %d, expected 0 to %d", name, (int)kind, LS_RNN_KINDS - 1);
+    const ls_rnn_sizes s = rnn_sizes[kind];
+    const int64_t D = y->size[3], rows = s.numbers > 0 ? s.numbers : s.gates * D;
+    if (x->size[3] == s.gates * D && weight->size[1] == rows && state->size[2] == s.states * D &&
+        (bias->size[1] == 0 || (s.numbers == 0 && bias->size[1] == rows)) && call->in[3].size[2] <= 1)
+        return ls_ok();
+    return ls_error(LS_INVALID,
+                    "kernel %s: x is %s, weight %s, bias %s, places %s and the state %s, of %lld elements a head; "
+                    "expected %lld, %lld rows, %s, a last size of 0 or 1, and %lld",
+                    name, ls_kernel_view_text(x).text, ls_kernel_view_text(weight).text, ls_kernel_view_text(bias).text,
+                    ls_kernel_view_text(&call->in[3]).text, ls_kernel_view_text(state).text, (long long)D,
+                    (long long)(s.gates * D), (long long)rows, s.numbers > 0 ? "none" : "as many or none",
+                    (long long)(s.states * D));
+}
+
+ls_status ls_check_rnn(const ls_kernel_call *call) { return check_rnn(call, "rnn", &call->out[0], &call->out[1]); }
+
+ls_status ls_check_rnn_grad(const ls_kernel_call *call) {
+    return check_rnn(call, "rnn_grad", &call->in[4], &call->in[6]);
 }

@@ -40,6 +40,8 @@ static unsigned reads_of_attention_grad(const void *p) {
 
 #define LINEAR_RECURRENCE_INPUTS "decay ~G[B,N,H,A] beta ~G[B,N,H,C] places ~i32[B,N,X]"
 
+#define RNN_INPUTS "x ~T[B,N,H,X] weight T[H,W,D] bias T[H,C] places ~i32[B,N,F]"
+
 /* Params of calls that are measured. */
 static const ls_embedding_params embedding = {.padding = -1};
 static const ls_norm_params norm = {.epsilon = 1e-5};
@@ -556,6 +558,26 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                             .check = ls_check_linear_recurrence_follow,
                                             .reads = RESULT(0),
                                             .cost = LS_COST_PRODUCT},
+    /*
+     * A recurrent cell a head (longspan/rnn.h). Gates lie one behind the other in x, X = gates D, and in the weight, W
+     * = X; that of a diagonal cell has its numbers. bias: C = W or 0. places: F = 0 or 1; in front of place 0 the state
+     * is 0. `state`, Z = states D of which the first are y, becomes that behind the tokens.
+     */
+    [LS_KERNEL_RNN] = {.name = "rnn",
+                       .in = RNN_INPUTS,
+                       .out = "y ~T[B,N,H,D] state G[B,H,Z]",
+                       .params = true,
+                       .check = ls_check_rnn,
+                       .reads = RESULT(1),
+                       .cost = LS_COST_PRODUCT},
+    /* Its gradient. dstate is that of the state behind the tokens, and becomes that of `front`, in front of them. */
+    [LS_KERNEL_RNN_GRAD] = {.name = "rnn_grad",
+                            .in = RNN_INPUTS " y ~T[B,N,H,D] dy ~T[B,N,H,D] front G[B,H,Z]",
+                            .out = "dx ~T[B,N,H,X] dweight G[H,W,D] dbias G[H,C] dstate G[B,H,Z]",
+                            .params = true,
+                            .check = ls_check_rnn_grad,
+                            .reads = RESULT(1) | RESULT(2) | RESULT(3),
+                            .cost = LS_COST_PRODUCT},
 };
 
 _Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6 && sizeof(ls_update_settings) == sizeof(double[2]),
@@ -575,11 +597,4 @@ bool ls_kernel_reads_output(ls_kernel_id id, const void *params, int output) {
 
 bool ls_kernel_works_in_place(ls_kernel_id id, int output, int other, bool narrows) {
     return (ls_contracts[id].over[output] >> (narrows ? 16 + other : other) & 1) != 0;
-}
-
-bool ls_kernel_same_forms(const ls_kernel_call *a, const ls_kernel_call *b) {
-    bool same = a->n_in == b->n_in && a->n_out == b->n_out;
-    for (int i = 0; same && i < a->n_in; i++) same = ls_view_same_form(&a->in[i], &b->in[i]);
-    for (int i = 0; same && i < a->n_out; i++) same = ls_view_same_form(&a->out[i], &b->out[i]);
-    return same;
 }

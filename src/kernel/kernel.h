@@ -48,7 +48,8 @@ typedef struct ls_kernel_call {
         X(SOFTMAX_GRAD, softmax_grad), X(TAKE_ALONG, take_along), X(TAKE_ALONG_GRAD, take_along_grad), X(TOPK, topk), \
         X(CONTRACT, contract), X(LINEAR_RECURRENCE, linear_recurrence),                                               \
         X(LINEAR_RECURRENCE_GRAD, linear_recurrence_grad), X(LINEAR_RECURRENCE_MAP, linear_recurrence_map),           \
-        X(LINEAR_RECURRENCE_BACK, linear_recurrence_back), X(LINEAR_RECURRENCE_FOLLOW, linear_recurrence_follow)
+        X(LINEAR_RECURRENCE_BACK, linear_recurrence_back), X(LINEAR_RECURRENCE_FOLLOW, linear_recurrence_follow),     \
+        X(RNN, rnn), X(RNN_GRAD, rnn_grad)
 
 #define LS_KERNEL_ID(id, name) LS_KERNEL_##id
 typedef enum ls_kernel_id { LS_KERNEL_NONE, LS_KERNELS(LS_KERNEL_ID), LS_KERNEL_IDS } ls_kernel_id;
@@ -249,6 +250,15 @@ LS_MUST_USE ls_status ls_map_check(const ls_map_params *params);
  * (contracts.c).
  */
 int64_t ls_linear_recurrence_factors(const ls_linear_recurrence_params *params, int64_t D, int64_t decay);
+
+/*
+ * Of a kind of recurrent cell, for each element of a head: gates of x, numbers of a state, of which the first is the
+ * result, and, of a diagonal cell, numbers of its weight; 0: the weight is matrices.
+ */
+typedef struct ls_rnn_sizes {
+    int gates, states, numbers;
+} ls_rnn_sizes;
+ls_rnn_sizes ls_rnn_sizes_of(ls_rnn_kind kind);
 
 /* Words of a sum in which nothing is rounded (ref/exact.c), f64 each. */
 enum { LS_EXACT_WORDS = 69 };

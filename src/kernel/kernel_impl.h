@@ -49,6 +49,8 @@ ls_status ls_check_linear_recurrence_grad(const ls_kernel_call *call);
 ls_status ls_check_linear_recurrence_map(const ls_kernel_call *call);
 ls_status ls_check_linear_recurrence_back(const ls_kernel_call *call);
 ls_status ls_check_linear_recurrence_follow(const ls_kernel_call *call);
+ls_status ls_check_rnn(const ls_kernel_call *call);
+ls_status ls_check_rnn_grad(const ls_kernel_call *call);
 
 /* A view as text for errors: "f32[2,3]". */
 typedef struct ls_view_text {

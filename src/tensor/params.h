@@ -6,6 +6,7 @@
 #define LS_TENSOR_PARAMS_H
 
 #include "longspan/map.h"
+#include "longspan/rnn.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -93,14 +94,19 @@ typedef struct ls_recurrence_params {
 } ls_recurrence_params;
 
 /*
- * The family of linear recurrences (kernel/contracts.c). delta: what a state already gives for a key is taken out before
- * its value is written; otherwise values are added. unmasked: the state is that of all tokens, for every token.
+ * The family of linear recurrences (kernel/contracts.c). delta: what a state already gives for a key is taken out
+ * before its value is written; otherwise values are added. unmasked: the state is that of all tokens, for every token.
  */
 typedef struct ls_linear_recurrence_params {
     bool delta, unmasked;
     bool transposed; /* follow: a map's factor, transposed, is what acts on the gradient of a state */
     bool backwards;  /* follow: the last map first */
 } ls_linear_recurrence_params;
+
+/* Recurrent cells. */
+typedef struct ls_rnn_params {
+    ls_rnn_kind kind;
+} ls_rnn_params;
 
 typedef struct ls_conv_params {
     bool ahead;      /* the taps read later tokens instead of earlier ones, for the gradient */

@@ -569,6 +569,7 @@ const example_group example_groups[] = {
     {"convolutions", convolutions, false},
     {"recurrences", recurrences, false},
     {"linear recurrences", visit_recurrence_examples, false},
+    {"recurrent cells", visit_rnn_examples, false},
     {"norms", norms, false},
     {"sums", sums, false},
     {"exact sums", exact_sums, true},

@@ -76,6 +76,7 @@ typedef struct example_group {
     bool f32_only; /* there are no such kernels for bf16 */
 } example_group;
 void visit_recurrence_examples(visit_example visit); /* of linear recurrences (kernel_examples_recurrence.c) */
+void visit_rnn_examples(visit_example visit);        /* of recurrent cells (kernel_examples_rnn.c) */
 void visit_general_examples(visit_example visit);    /* the group of general ops (kernel_examples_general.c) */
 extern const example_group example_groups[];
 extern const int n_example_groups;

@@ -138,6 +138,25 @@ static ls_tensor build_unmasked(ls_graph *g, ls_tensor tokens, const ls_tensor *
     const ls_linear_state rule = {.beta = x[3], .unmasked = true};
     return ls_linear_recurrence(g, x[0], x[1], x[2], &rule);
 }
+/* Of inputs x and weight, then a bias if there is one; with documents, tokens that are 0 begin one. */
+static ls_tensor rnn_of(ls_graph *g, ls_rnn_kind kind, const ls_tensor *x, bool biased, ls_tensor places) {
+    const ls_rnn_form form = {.kind = kind, .bias = biased ? x[2] : LS_NO_TENSOR, .places = places};
+    return ls_rnn(g, x[0], x[1], &form);
+}
+#define RNN_CASES(X)                           \
+    X(elman, LS_RNN_ELMAN, true, false)        \
+    X(lstm, LS_RNN_LSTM, true, true)           \
+    X(plain_lstm, LS_RNN_LSTM, false, false)   \
+    X(gru, LS_RNN_GRU, true, false)            \
+    X(slstm, LS_RNN_SLSTM, true, false)        \
+    X(packed_slstm, LS_RNN_SLSTM, false, true) \
+    X(dgru, LS_RNN_DIAGONAL_GRU, false, true)  \
+    X(dlstm, LS_RNN_DIAGONAL_LSTM, false, false)
+#define RNN_CASE(name, kind, biased, packed)                                               \
+    static ls_tensor build_rnn_##name(ls_graph *g, ls_tensor tokens, const ls_tensor *x) { \
+        return rnn_of(g, kind, x, biased, packed ? tokens : LS_NO_TENSOR);                 \
+    }
+RNN_CASES(RNN_CASE)
 static ls_tensor build_add(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
     return ls_add(g, x[0], ls_add(g, x[1], x[0]));
@@ -379,6 +398,15 @@ const op_case op_cases[] = {
     {"linear_recurrence", 5, {KEYS_AND_VALUES, BY({2, 0}, {2, 0}), BY({2, 0})}, build_gated_delta},
     {"linear_recurrence", 5, {KEYS_AND_VALUES, BY({2, 0}, {2, 0}), BY({2, 0})}, build_packed_delta},
     {"linear_recurrence_unmasked", 4, {KEYS_AND_VALUES, BY({2, 0})}, build_unmasked},
+    {"rnn", 3, {BY({2, 0}, {2, 0}), PLAIN({2, 0}, {2, 0}, {2, 0}), PLAIN({2, 0}, {2, 0})}, build_rnn_elman},
+#define FOUR_GATES BY({2, 0}, {8, 0}), PLAIN({2, 0}, {8, 0}, {2, 0})
+    {"rnn", 3, {FOUR_GATES, PLAIN({2, 0}, {8, 0})}, build_rnn_lstm},
+    {"rnn", 2, {FOUR_GATES}, build_rnn_plain_lstm},
+    {"rnn", 3, {BY({2, 0}, {6, 0}), PLAIN({2, 0}, {6, 0}, {2, 0}), PLAIN({2, 0}, {6, 0})}, build_rnn_gru},
+    {"rnn", 3, {FOUR_GATES, PLAIN({2, 0}, {8, 0})}, build_rnn_slstm},
+    {"rnn", 2, {FOUR_GATES}, build_rnn_packed_slstm},
+    {"rnn", 2, {BY({2, 0}, {9, 0}), PLAIN({2, 0}, {3, 0}, {3, 0})}, build_rnn_dgru},
+    {"rnn", 2, {BY({2, 0}, {6, 0}), PLAIN({2, 0}, {5, 0}, {2, 0})}, build_rnn_dlstm},
     {"add", 2, {BY({4, 0}), BY({4, 0})}, build_add},
     {"mul", 2, {BY({4, 0}), BY({4, 0})}, build_mul},
     {"scale", 1, {BY({4, 0})}, build_scale},

@@ -96,7 +96,7 @@ struct ls_sites {
     ls_site **of_node;                  /* by node of the graph; NULL: it has not been lowered */
     struct ls_visible **visible;        /* by mask: which tokens see which (visible.c); NULL: not asked yet */
     struct ls_chunk_view **chunk_views; /* by mask: which keys chunks see (canonical.c); NULL: not asked yet */
-    ls_operand *fronts;                 /* by node: of a linear recurrence, the states in front of its runs */
+    ls_operand *fronts;                 /* by node: of a recurrence, the states in front of its runs */
     bool two_rings;                     /* of the strategy: the inner ring is one of its own (geometry.c) */
     bool reads_positions;               /* some kernels read the positions of all tokens (ls_image.positions) */
 };

@@ -261,6 +261,30 @@ typedef struct ls_scan_owners {
 void ls_scan_by_owners(ls_builder *b, const ls_scan_owners *scan, ls_scan_follow follow, const void *context,
                        ls_operand maps, ls_operand states);
 
+/* --- chain (chain.c) ---------------------------------------------------------------------------------------------- */
+
+/* A run of this rank, its tokens among those of the rank, and a slice of the sequences. */
+typedef struct ls_chain_step {
+    int run;
+    int64_t from, count;
+    int64_t first, sequences;
+} ls_chain_step;
+
+typedef struct ls_chain {
+    bool backwards;
+    int slices;   /* of the sequences of this rank */
+    int64_t most; /* elements of `states` on the rank that has most */
+    /* The op's own part: `state` [sequences,..] in front of the run becomes that behind it. */
+    void (*pass)(ls_builder *b, const void *context, const ls_chain_step *step, ls_operand state);
+    const void *context;
+} ls_chain;
+
+/*
+ * states [room,B,..] become those in front of each run of this rank (backwards: behind it), from zeros in front of the
+ * first of all; and `pass` is called for each run and slice.
+ */
+void ls_chain_states(ls_builder *b, const ls_chain *chain, ls_operand states);
+
 /* --- rows by the ids of tokens (deal.c) --------------------------------------------------------------------------- */
 
 typedef struct ls_deal_round {
@@ -337,6 +361,43 @@ ls_all_to_all ls_all_to_all_begin(ls_builder *b, const ls_recut *recut, ls_opera
 /* The result: cut along to_dim. */
 ls_operand ls_all_to_all_finish(ls_builder *b, const ls_all_to_all *x);
 void ls_all_to_all_settle(ls_builder *b, const ls_all_to_all *x);
+
+/* --- tokens to heads (by_heads.c) --------------------------------------------------------------------------------- */
+
+/* Tokens of neighbouring positions that lie one behind the other among those of all ranks. */
+typedef struct ls_stretch {
+    int64_t position, from, count;
+} ls_stretch;
+
+/* How a rank comes to all tokens of a sequence, of some heads. */
+typedef struct ls_by_heads {
+    int team;
+    ls_parts tokens;     /* of ranks */
+    ls_parts marks;      /* the one mark of each token, to all */
+    ls_stretch *stretch; /* by position */
+    int n;
+} ls_by_heads;
+ls_by_heads ls_by_heads_of(ls_builder *b);
+/* Whether the layout is one for runs (ls_halo_fits), and there are heads enough: `least`, of `what`, on the rank along
+ * tp with fewest. */
+LS_MUST_USE ls_status ls_by_heads_fits(const ls_builder *b, const ls_node *node, const char *what, int64_t least);
+/* Heads of the ranks, `each` for one of `heads`. most: of these, on the rank along tp that has most. */
+ls_parts ls_parts_of_heads(ls_builder *b, const ls_by_heads *by, int64_t heads, int64_t each, int64_t most);
+
+enum { LS_MOST_MOVES = 8 };
+/* All-to-alls that are under way together, from tokens to heads or back. */
+typedef struct ls_moves {
+    const ls_by_heads *by;
+    bool back;
+    int n;
+    ls_all_to_all under_way[LS_MOST_MOVES];
+    ls_operand *to[LS_MOST_MOVES];
+} ls_moves;
+/*
+ * At the end `to` is the operand, cut the other way; or, back, what comes is copied there. What has no elements stays.
+ */
+void ls_move(ls_builder *b, ls_moves *moves, const char *label, ls_operand from, const ls_parts *heads, ls_operand *to);
+void ls_end_moves(ls_builder *b, ls_moves *moves);
 
 /* The operand, or, where it does not lie in the heap, a copy of it there. capacity: elements on the rank with most. */
 ls_operand ls_in_heap(ls_builder *b, ls_operand operand, int64_t capacity);

@@ -1,0 +1,86 @@
+/*
+ * States by a chain: a rank that has the state in front of one of its runs computes the run, and gives the state behind
+ * it to the rank that has the next one (redistribute/chain.c). It is the way for any cell, and the slowest: with mu
+ * slices of the batch ranks work mu / (mu + P - 1) of the time.
+ */
+#include "compile/attention/attention.h"
+#include "compile/rnn/rnn.h"
+
+/* More slices hide no more of the waiting, and read the weights once each. */
+enum { SLICES_OF_A_RANK = 4 };
+
+static int slices_of(const ls_builder *b, const ls_rnn_site *s) {
+    return (int)ls_max(1, ls_min(s->B, SLICES_OF_A_RANK * (b->image->layout.P - 1)));
+}
+
+typedef struct pass {
+    const ls_rnn_site *site;
+    ls_operand fronts; /* backward */
+} pass;
+
+static ls_rnn_part part_of(const ls_chain_step *step) {
+    return (ls_rnn_part){step->from, step->count, step->first, step->sequences};
+}
+
+static void forward_step(ls_builder *b, const void *context, const ls_chain_step *step, ls_operand state) {
+    const pass *p = context;
+    const ls_rnn_part part = part_of(step);
+    ls_rnn_forward(b, p->site, &part, state);
+}
+
+static void backward_step(ls_builder *b, const void *context, const ls_chain_step *step, ls_operand state) {
+    const pass *p = context;
+    const ls_rnn_part part = part_of(step);
+    ls_rnn_backward(b, p->site, &part, ls_rnn_state_at(p->fronts, step->run, step->first, step->sequences), state);
+}
+
+static ls_chain chain_of(const ls_builder *b, const pass *p, bool backwards) {
+    const ls_rnn_site *s = p->site;
+    return (ls_chain){.backwards = backwards,
+                      .slices = slices_of(b, s),
+                      .most = ls_most_runs(b) * s->B * s->heads.most * s->size,
+                      .pass = backwards ? backward_step : forward_step,
+                      .context = p};
+}
+
+static ls_operand find_fronts(ls_builder *b, const ls_rnn_site *s) {
+    const pass p = {.site = s};
+    const ls_chain chain = chain_of(b, &p, false);
+    const ls_operand fronts = ls_rnn_states(b, s, "states", ls_most_runs(b));
+    ls_chain_states(b, &chain, fronts);
+    return fronts;
+}
+
+static void forward(ls_builder *b, ls_rnn_site *s) { b->sites->fronts[s->forward] = find_fronts(b, s); }
+
+static void backward(ls_builder *b, ls_rnn_site *s) {
+    ls_operand fronts = b->sites->fronts[s->forward];
+    if (s->forward < b->row->first_node) { /* another program had them */
+        ls_rnn_site again = *s;
+        again.tensors.y = ls_rnn_unread(b, s);
+        fronts = find_fronts(b, &again);
+    }
+    const pass p = {.site = s, .fronts = fronts};
+    const ls_chain chain = chain_of(b, &p, true);
+    ls_chain_states(b, &chain, ls_rnn_states(b, s, "gradients of states", ls_most_runs(b)));
+}
+
+static ls_status applicable(const ls_builder *b, const ls_rnn_site *s) { return ls_halo_fits(b, s->node); }
+
+/* A state for each run, and what a rank could compute while it waits for others. */
+static double cost(const ls_builder *b, const ls_rnn_site *s) {
+    enum { FLOPS_PER_BYTE = 256 }; /* as for placements (shard/price.c) */
+    const int P = b->image->layout.P;
+    const double heads = (double)(s->B * s->heads.most), own = 4 * heads * (double)ls_layout_most(&b->image->layout) *
+                                                               ls_rnn_flops(s->params.kind, (double)s->D);
+    if (P == 1) return 0;
+    return 2 * (double)ls_most_runs(b) * heads * (double)s->size * (double)ls_dtype_bytes(b->image->accumulator) +
+           own * (P - 1.0) / slices_of(b, s) / FLOPS_PER_BYTE;
+}
+
+const ls_rnn_way ls_rnn_way_chain = {.name = "chain",
+                                     .about = "from rank to rank, in slices of the batch",
+                                     .applicable = applicable,
+                                     .cost = cost,
+                                     .forward = forward,
+                                     .backward = backward};

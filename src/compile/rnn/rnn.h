@@ -1,0 +1,64 @@
+/*
+ * Recurrent cells over ranks. A node on this rank is described once, as a site (site.c). Calls of the kernels are in
+ * calls.c; how states come to the ranks that share a sequence is a way, one row each (ways.c).
+ */
+#ifndef LS_COMPILE_RNN_H
+#define LS_COMPILE_RNN_H
+
+#include "compile/redistribute/redistribute.h"
+
+/* Inputs and results of the kernels, of some tokens and heads. What a node does not have has a last size of 0. */
+typedef struct ls_rnn_tensors {
+    ls_operand x, weight, bias, places; /* [B,n,H,gates·D], [H,W,D], [H,C], [B,n,F] */
+    ls_operand y;                       /* [B,n,H,D] */
+    ls_operand dy, dx, dweight, dbias;  /* backward; of the last two the sums that are added to */
+} ls_rnn_tensors;
+
+typedef struct ls_rnn_site {
+    const ls_node *node; /* the forward node, or the gradient's */
+    int forward;         /* the forward node's number */
+    ls_rnn_params params;
+    int64_t B, H, D, size; /* heads on this rank; numbers of a head's state */
+    ls_sizes heads;        /* on the ranks along axes of features that have fewest and most */
+    ls_rnn_tensors tensors;
+} ls_rnn_site;
+
+/* Tokens from .. from + count - 1 of them, of sequences first .. first + sequences - 1. */
+typedef struct ls_rnn_part {
+    int64_t from, count, first, sequences;
+} ls_rnn_part;
+
+/* --- calls (calls.c) --- */
+
+/* `state` [sequences,H,size] of each is as in the kernels' contracts. */
+void ls_rnn_forward(ls_builder *b, const ls_rnn_site *site, const ls_rnn_part *part, ls_operand state);
+void ls_rnn_backward(ls_builder *b, const ls_rnn_site *site, const ls_rnn_part *part, ls_operand front,
+                     ls_operand behind);
+/* Room of type G for n states [n,B,H,size]; and one of them, of some sequences. */
+ls_operand ls_rnn_states(ls_builder *b, const ls_rnn_site *site, const char *name, int64_t n);
+ls_operand ls_rnn_state_at(ls_operand states, int64_t i, int64_t first, int64_t sequences);
+/* Room for results y that nobody reads. */
+ls_operand ls_rnn_unread(ls_builder *b, const ls_rnn_site *site);
+
+/* --- ways (ways.c) ------------------------------------------------------------------------------------------------ */
+
+typedef struct ls_rnn_way {
+    const char *name, *about; /* one line */
+    /* The error says why not. */
+    ls_status (*applicable)(const ls_builder *b, const ls_rnn_site *site);
+    /* Bytes that a rank sends forward and backward, and as such the operations for which it waits. Same on all ranks.
+     */
+    double (*cost)(const ls_builder *b, const ls_rnn_site *site);
+    void (*forward)(ls_builder *b, ls_rnn_site *site);
+    void (*backward)(ls_builder *b, ls_rnn_site *site);
+} ls_rnn_way;
+
+/* All ways: the row of X is ls_rnn_way_X. */
+#define LS_RNN_WAYS(X) X(chain), X(heads)
+#define LS_RNN_WAY_ROW(name) ls_rnn_way_##name
+extern const ls_rnn_way LS_RNN_WAYS(LS_RNN_WAY_ROW);
+
+/* That of the target's name, or the cheapest of those that are applicable. */
+LS_MUST_USE ls_status ls_rnn_way_of(const ls_builder *b, const ls_rnn_site *site, const ls_rnn_way **out);
+
+#endif

@@ -1,0 +1,106 @@
+/*
+ * rnn: recurrent cells, token by token. Cells with matrices have all sequences of a head at once, so that the matrix is
+ * read once a token: it stays in a cache near the core. Diagonal cells have a vector of elements for all tokens.
+ */
+#include "kernel/cpu/rnn.h"
+
+#include <string.h>
+
+/* What a head with matrices works with. */
+typedef struct rooms {
+    float *panels, *states, *w;
+} rooms;
+
+static int64_t room_of(const rnn_call *r) {
+    return r->D * whole_panels(r->rows) + r->B * (r->size + whole_panels(r->rows));
+}
+
+static size_t workspace(const ls_kernel_call *call) {
+    const rnn_call r = rnn_call_of(call, &call->out[0]);
+    return r.cell->numbers > 0 ? 0 : (size_t)(r.H * room_of(&r)) * sizeof(float);
+}
+
+/* State [states][D] of the call as [states][wide], and back. */
+static void load_state(const rnn_call *r, const float *from, float *to) {
+    memset(to, 0, (size_t)r->size * sizeof *to);
+    for (int s = 0; s < r->cell->states; s++) memcpy(to + s * r->wide, from + s * r->D, (size_t)r->D * sizeof *to);
+}
+
+static void store_state(const rnn_call *r, const float *from, float *to) {
+    for (int s = 0; s < r->cell->states; s++) memcpy(to + s * r->D, from + s * r->wide, (size_t)r->D * sizeof *to);
+}
+
+/* --- with matrices ------------------------------------------------------------------------------------------------ */
+
+/* Token n of a sequence, of w = R y: its state becomes that behind it. */
+static void step_token(const rnn_call *r, int64_t b, int64_t n, int64_t h, const float *w, float *state) {
+    for (int64_t d = 0; d < r->D; d += V_LANES) {
+        v_f32 x[RNN_MOST_GATES], of_w[RNN_MOST_GATES], before[RNN_MOST_STATES], after[RNN_MOST_STATES];
+        rnn_load_x(r, b, n, h, d, x);
+        rnn_load_w(r, w, d, of_w);
+        for (int s = 0; s < r->cell->states; s++) before[s] = v_load_f32(state + s * r->wide + d, V_LANES);
+        r->cell->step(x, of_w, before, after);
+        v_store(rnn_at(r->y, b, n, h) + d, after[0], r->D - d);
+        for (int s = 0; s < r->cell->states; s++) v_store_f32(state + s * r->wide + d, after[s], V_LANES);
+    }
+}
+
+static void heads_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const rnn_call r = rnn_call_of(call, &call->out[0]);
+    const int64_t width = whole_panels(r.rows), of_state = r.cell->states * r.D;
+    for (int64_t h = start; h < end; h++) {
+        float *panels = (float *)call->workspace + h * room_of(&r), *states = panels + r.D * width,
+              *w = states + r.B * r.size;
+        pack_for_rows(&r, h, panels);
+        for (int64_t b = 0; b < r.B; b++)
+            load_state(&r, (const float *)call->out[1].data + (b * r.H + h) * of_state, states + b * r.size);
+        for (int64_t n = 0; n < r.N; n++) {
+            for (int64_t b = 0; b < r.B; b++)
+                if (rnn_begins(&r, b, n)) memset(states + b * r.size, 0, (size_t)r.size * sizeof *states);
+            begin_rows(&r, h, r.B, w);
+            add_products(r.B, states, r.size, r.D, panels, width, w, width);
+            for (int64_t b = 0; b < r.B; b++) step_token(&r, b, n, h, w + b * width, states + b * r.size);
+        }
+        for (int64_t b = 0; b < r.B; b++)
+            store_state(&r, states + b * r.size, (float *)call->out[1].data + (b * r.H + h) * of_state);
+    }
+}
+
+/* --- diagonal ----------------------------------------------------------------------------------------------------- */
+
+static void vectors_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const rnn_call r = rnn_call_of(call, &call->out[0]);
+    const int64_t blocks = r.wide / V_LANES;
+    for (int64_t i = start; i < end; i++) {
+        const int64_t d = i % blocks * V_LANES, h = i / blocks % r.H, b = i / blocks / r.H;
+        float *of_call = (float *)call->out[1].data + (b * r.H + h) * r.cell->states * r.D + d;
+        v_f32 w[RNN_MOST_NUMBERS], x[RNN_MOST_GATES], before[RNN_MOST_STATES], after[RNN_MOST_STATES];
+        rnn_load_numbers(&r, h, d, w);
+        for (int s = 0; s < r.cell->states; s++) before[s] = v_load_f32(of_call + s * r.D, r.D - d);
+        for (int64_t n = 0; n < r.N; n++) {
+            for (int s = 0; s < r.cell->states && rnn_begins(&r, b, n); s++) before[s] = v_set(0);
+            rnn_load_x(&r, b, n, h, d, x);
+            r.cell->step(x, w, before, after);
+            v_store(rnn_at(r.y, b, n, h) + d, after[0], r.D - d);
+            for (int s = 0; s < r.cell->states; s++) before[s] = after[s];
+        }
+        for (int s = 0; s < r.cell->states; s++) v_store_f32(of_call + s * r.D, before[s], r.D - d);
+    }
+}
+
+static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    const rnn_call r = rnn_call_of(call, &call->out[0]);
+    const bool diagonal = r.cell->numbers > 0;
+    const int64_t n = diagonal ? r.B * r.H * (r.wide / V_LANES) : r.H;
+    ls_cpu_split(pool, n, ls_cpu_parts(n, 1, call->threads), diagonal ? vectors_part : heads_part, call);
+}
+
+static ls_status prepare(const ls_kernel_call *call, void **state) { return check_only(LS_KERNEL_RNN, call, state); }
+
+const ls_kernel LS_CPU_NAME(rnn) = {
+    .id = LS_KERNEL_RNN, LS_CPU_VARIANT, .workspace = workspace, .prepare = prepare, .run = run};

@@ -1,0 +1,307 @@
+/*
+ * rnn_grad: from the last token to the first. As results are known, w = R y of many tokens is one product; of cells
+ * with more state than y, that is found again for a segment of tokens at a time, from the states in front of segments.
+ * The gradient of R is a product of a segment, too, so only what goes back from y to y is token by token.
+ */
+#include "kernel/cpu/register_block.h"
+#include "kernel/cpu/rnn.h"
+
+#include <string.h>
+
+enum { SEGMENT = 32 };
+
+/* --- with matrices ------------------------------------------------------------------------------------------------ */
+
+/* What a head works with. Rows of a segment are tokens, and of each token its sequences. */
+typedef struct rooms {
+    float *panels, *turned; /* R for w = R y, and for the gradient of y */
+    float *starts;          /* [segments][B][size]: states in front of them */
+    float *states;          /* [SEGMENT + 1][B][size] */
+    float *w, *dw;          /* [SEGMENT][B][rows in whole panels] */
+    float *d, *dy;          /* [B][size], [B][D in whole panels] */
+} rooms;
+
+static int64_t segments_of(const rnn_call *r) { return ls_ceil_div(r->N, SEGMENT); }
+
+enum { BEHIND = VECTOR_COLUMNS * V_LANES }; /* read behind states and dw, and not used */
+
+static rooms rooms_at(const rnn_call *r, float *at) {
+    const int64_t width = whole_panels(r->rows);
+    rooms m = {.panels = at};
+    m.turned = m.panels + r->D * width;
+    m.starts = m.turned + r->rows * whole_panels(r->D);
+    m.states = m.starts + segments_of(r) * r->B * r->size;
+    m.w = m.states + (SEGMENT + 1) * r->B * r->size + BEHIND;
+    m.dw = m.w + SEGMENT * r->B * width;
+    m.d = m.dw + SEGMENT * r->B * width + BEHIND;
+    m.dy = m.d + r->B * r->size;
+    return m;
+}
+
+static int64_t room_of(const rnn_call *r) {
+    const int64_t width = whole_panels(r->rows), columns = whole_panels(r->D);
+    return r->D * width + r->rows * columns + (segments_of(r) + SEGMENT + 2) * r->B * r->size +
+           2 * (SEGMENT * r->B * width + BEHIND) + r->B * columns;
+}
+
+/* Vectors of elements of all heads. */
+static int64_t blocks_of(const rnn_call *r) { return r->H * (r->wide / V_LANES); }
+
+/* Of a diagonal cell what is kept of each token beside y, of each vector. */
+static size_t workspace(const ls_kernel_call *call) {
+    const rnn_call r = rnn_call_of(call, &call->in[4]);
+    const int64_t n = r.cell->numbers > 0 ? blocks_of(&r) * (r.cell->states - 1) * r.N * V_LANES : r.H * room_of(&r);
+    return (size_t)n * sizeof(float);
+}
+
+static void pack_turned(const rnn_call *r, int64_t h, float *panels) {
+    const element *weight = (const element *)r->weight->data + h * r->rows * r->D;
+    for (int64_t d = 0; d < whole_panels(r->D); d++)
+        for (int64_t row = 0; row < r->rows; row++)
+            panels[in_panels(r->rows, row, d)] = d < r->D ? element_to_f32(weight[row * r->D + d]) : 0.0f;
+}
+
+/* y of the token before each of a segment, 0 in front of a document; then w of all of them. */
+static void make_w(const rnn_call *r, const rooms *m, int64_t h, int64_t first, int64_t count) {
+    const int64_t width = whole_panels(r->rows);
+    for (int64_t t = 0; t < count; t++) {
+        for (int64_t b = 0; b < r->B; b++) {
+            float *y = m->states + (t * r->B + b) * r->size;
+            for (int64_t d = 0; d < r->D && t > 0; d += V_LANES)
+                v_store_f32(y + d, v_load(rnn_at(r->y, b, first + t - 1, h) + d, r->D - d), V_LANES);
+            if (rnn_begins(r, b, first + t)) memset(y, 0, (size_t)r->wide * sizeof *y);
+        }
+    }
+    begin_rows(r, h, count * r->B, m->w);
+    add_products(count * r->B, m->states, r->size, r->D, m->panels, width, m->w, width);
+}
+
+/* The states in front of each token of a segment, from those in front of the first; and behind the last. */
+static void make_states(const rnn_call *r, const rooms *m, int64_t h, int64_t first, int64_t count) {
+    const int64_t width = whole_panels(r->rows), all = r->B * r->size;
+    memcpy(m->states, m->starts + first / SEGMENT * all, (size_t)all * sizeof *m->states);
+    make_w(r, m, h, first, count);
+    for (int64_t i = 0; i < count * r->B; i++) {
+        const int64_t b = i % r->B, n = first + i / r->B;
+        float *state = m->states + i * r->size, *next = state + all;
+        if (rnn_begins(r, b, n)) memset(state, 0, (size_t)r->size * sizeof *state);
+        for (int64_t d = 0; d < r->D; d += V_LANES) {
+            v_f32 x[RNN_MOST_GATES], w[RNN_MOST_GATES], before[RNN_MOST_STATES], after[RNN_MOST_STATES];
+            rnn_load_x(r, b, n, h, d, x);
+            rnn_load_w(r, m->w + i * width, d, w);
+            for (int s = 0; s < r->cell->states; s++) before[s] = v_load_f32(state + s * r->wide + d, V_LANES);
+            r->cell->step(x, w, before, after);
+            for (int s = 1; s < r->cell->states; s++) v_store_f32(next + s * r->wide + d, after[s], V_LANES);
+        }
+    }
+    for (int64_t b = 0; b < r->B; b++) {
+        float *y = m->states + (count * r->B + b) * r->size;
+        for (int64_t d = 0; d < r->D; d += V_LANES)
+            v_store_f32(y + d, v_load(rnn_at(r->y, b, first + count - 1, h) + d, r->D - d), V_LANES);
+    }
+}
+
+/* d of a token's results becomes that of those before it, but for what goes through w. */
+static void back_token(const rnn_call *r, const ls_kernel_call *call, const rooms *m, int64_t i, int64_t n, int64_t h) {
+    const int64_t b = i % r->B, width = whole_panels(r->rows);
+    const float *state = m->states + i * r->size, *w = m->w + i * width;
+    float *of = m->d + b * r->size, *dw = m->dw + i * width;
+    memset(dw + r->rows, 0, (size_t)(width - r->rows) * sizeof *dw);
+    for (int64_t d = 0; d < r->D; d += V_LANES) {
+        v_f32 x[RNN_MOST_GATES], of_w[RNN_MOST_GATES], before[RNN_MOST_STATES], after[RNN_MOST_STATES];
+        v_f32 dx[RNN_MOST_GATES], d_of_w[RNN_MOST_GATES], dbefore[RNN_MOST_STATES];
+        rnn_load_x(r, b, n, h, d, x);
+        rnn_load_w(r, w, d, of_w);
+        for (int s = 0; s < r->cell->states; s++) {
+            before[s] = v_load_f32(state + s * r->wide + d, V_LANES);
+            after[s] = v_load_f32(of + s * r->wide + d, V_LANES);
+        }
+        after[0] += v_load(rnn_at(&call->in[5], b, n, h) + d, r->D - d);
+        r->cell->back(x, of_w, before, after, dx, d_of_w, dbefore);
+        for (int g = 0; g < r->cell->gates; g++) {
+            v_store(rnn_at(&call->out[0], b, n, h) + g * r->D + d, dx[g], r->D - d);
+            v_store_f32(dw + g * r->D + d, d_of_w[g], r->D - d);
+        }
+        for (int s = 0; s < r->cell->states; s++) v_store_f32(of + s * r->wide + d, dbefore[s], V_LANES);
+    }
+}
+
+/* All of a token: what goes through w, too; and nothing goes in front of a document. */
+static void back_tokens(const rnn_call *r, const ls_kernel_call *call, const rooms *m, int64_t t, int64_t n,
+                        int64_t h) {
+    const int64_t width = whole_panels(r->rows), columns = whole_panels(r->D);
+    for (int64_t b = 0; b < r->B; b++) back_token(r, call, m, t * r->B + b, n, h);
+    memset(m->dy, 0, (size_t)(r->B * columns) * sizeof *m->dy);
+    add_products(r->B, m->dw + t * r->B * width, width, r->rows, m->turned, columns, m->dy, columns);
+    for (int64_t b = 0; b < r->B; b++) {
+        float *of = m->d + b * r->size;
+        for (int64_t d = 0; d < r->D; d++) of[d] += m->dy[b * columns + d];
+        if (rnn_begins(r, b, n)) memset(of, 0, (size_t)r->size * sizeof *of);
+    }
+}
+
+/* dR += the sum over a segment's rows of dw y^T, and the biases' of dw. */
+static void add_weight(const rnn_call *r, const rooms *m, int64_t rows, float *dweight, float *dbias) {
+    const int64_t width = whole_panels(r->rows);
+    for (int64_t row = 0; row < r->rows; row += VECTOR_ROWS) {
+        for (int64_t d = 0; d < r->D; d += VECTOR_COLUMNS * V_LANES) {
+            v_f32 sum[VECTOR_ROWS][VECTOR_COLUMNS];
+            vector_sums(sum, VECTOR_COLUMNS, rows, m->dw + row, 1, width, m->states + d, r->size, NULL);
+            for (int i = 0; i < VECTOR_ROWS && row + i < r->rows; i++) {
+                float *at = dweight + (row + i) * r->D + d;
+                for (int j = 0; j < VECTOR_COLUMNS && d + j * V_LANES < r->D; j++) {
+                    const int64_t count = r->D - d - j * V_LANES;
+                    v_store_f32(at + j * V_LANES, v_load_f32(at + j * V_LANES, count) + sum[i][j], count);
+                }
+            }
+        }
+    }
+    for (int64_t row = 0; row < r->rows && r->bias->size[1] > 0; row++) {
+        double sum = 0;
+        for (int64_t i = 0; i < rows; i++) sum += (double)m->dw[i * width + row];
+        dbias[row] += (float)sum;
+    }
+}
+
+/* The states in front of all segments. Where there is only y, they are results. */
+static void make_starts(const rnn_call *r, const rooms *m, const float *front, int64_t h) {
+    const int64_t all = r->B * r->size;
+    memset(m->starts, 0, (size_t)(segments_of(r) * all) * sizeof *m->starts);
+    for (int64_t b = 0; b < r->B && r->N > 0; b++)
+        for (int s = 0; s < r->cell->states; s++)
+            memcpy(m->starts + b * r->size + s * r->wide, front + ((b * r->H + h) * r->cell->states + s) * r->D,
+                   (size_t)r->D * sizeof *front);
+    for (int64_t first = SEGMENT; first < r->N; first += SEGMENT) {
+        float *start = m->starts + first / SEGMENT * all;
+        if (r->cell->states > 1) {
+            make_states(r, m, h, first - SEGMENT, SEGMENT);
+            memcpy(start, m->states + SEGMENT * all, (size_t)all * sizeof *start);
+        }
+        for (int64_t b = 0; b < r->B && r->cell->states == 1; b++)
+            for (int64_t d = 0; d < r->D; d += V_LANES)
+                v_store_f32(start + b * r->size + d, v_load(rnn_at(r->y, b, first - 1, h) + d, r->D - d), V_LANES);
+    }
+}
+
+static void copy_states(const rnn_call *r, int64_t h, float *wide, float *dense, bool back) {
+    for (int64_t i = 0; i < r->B * r->cell->states; i++) {
+        const int64_t b = i / r->cell->states, s = i % r->cell->states;
+        float *w = wide + b * r->size + s * r->wide, *d = dense + ((b * r->H + h) * r->cell->states + s) * r->D;
+        memcpy(back ? d : w, back ? w : d, (size_t)r->D * sizeof *w);
+    }
+}
+
+static void heads_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const rnn_call r = rnn_call_of(call, &call->in[4]);
+    for (int64_t h = start; h < end; h++) {
+        const rooms m = rooms_at(&r, (float *)call->workspace + h * room_of(&r));
+        pack_for_rows(&r, h, m.panels);
+        pack_turned(&r, h, m.turned);
+        make_starts(&r, &m, call->in[6].data, h);
+        memset(m.d, 0, (size_t)(r.B * r.size) * sizeof *m.d);
+        copy_states(&r, h, m.d, call->out[3].data, false);
+        for (int64_t s = segments_of(&r) - 1; s >= 0; s--) {
+            const int64_t first = s * SEGMENT, count = ls_min(SEGMENT, r.N - first);
+            make_states(&r, &m, h, first, count);
+            for (int64_t t = count - 1; t >= 0; t--) back_tokens(&r, call, &m, t, first + t, h);
+            add_weight(&r, &m, count * r.B, (float *)call->out[1].data + h * r.rows * r.D,
+                       (float *)call->out[2].data + h * r.rows);
+        }
+        copy_states(&r, h, m.d, call->out[3].data, true);
+    }
+}
+
+/* --- diagonal ----------------------------------------------------------------------------------------------------- */
+
+/* A vector of elements of a head, of one sequence. */
+typedef struct strand {
+    int64_t b, h, d;
+    v_f32 w[RNN_MOST_NUMBERS];
+    v_f32 front[RNN_MOST_STATES];
+    float *kept; /* [N][states - 1][V_LANES]: behind each token, but y */
+} strand;
+
+static void load_before(const rnn_call *r, const strand *s, int64_t n, v_f32 *before) {
+    const bool begins = rnn_begins(r, s->b, n);
+    const int kept = r->cell->states - 1;
+    for (int i = 0; i <= kept; i++) {
+        if (begins)
+            before[i] = v_set(0);
+        else if (n == 0)
+            before[i] = s->front[i];
+        else if (i == 0)
+            before[i] = v_load(rnn_at(r->y, s->b, n - 1, s->h) + s->d, r->D - s->d);
+        else
+            before[i] = v_load_f32(s->kept + ((n - 1) * kept + i - 1) * V_LANES, V_LANES);
+    }
+}
+
+static void keep_states(const rnn_call *r, const strand *s) {
+    const int kept = r->cell->states - 1;
+    for (int64_t n = 0; n < r->N && kept > 0; n++) {
+        v_f32 x[RNN_MOST_GATES], before[RNN_MOST_STATES], after[RNN_MOST_STATES];
+        load_before(r, s, n, before);
+        rnn_load_x(r, s->b, n, s->h, s->d, x);
+        r->cell->step(x, s->w, before, after);
+        for (int i = 0; i < kept; i++) v_store_f32(s->kept + (n * kept + i) * V_LANES, after[i + 1], V_LANES);
+    }
+}
+
+static void back_strand(const rnn_call *r, const ls_kernel_call *call, const strand *s, v_f32 *dweight) {
+    float *dstate = (float *)call->out[3].data + (s->b * r->H + s->h) * r->cell->states * r->D + s->d;
+    v_f32 d[RNN_MOST_STATES];
+    for (int i = 0; i < r->cell->states; i++) d[i] = v_load_f32(dstate + i * r->D, r->D - s->d);
+    for (int64_t n = r->N - 1; n >= 0; n--) {
+        v_f32 x[RNN_MOST_GATES], before[RNN_MOST_STATES], dbefore[RNN_MOST_STATES];
+        v_f32 dx[RNN_MOST_GATES], dw[RNN_MOST_NUMBERS];
+        load_before(r, s, n, before);
+        rnn_load_x(r, s->b, n, s->h, s->d, x);
+        d[0] += v_load(rnn_at(&call->in[5], s->b, n, s->h) + s->d, r->D - s->d);
+        r->cell->back(x, s->w, before, d, dx, dw, dbefore);
+        for (int g = 0; g < r->cell->gates; g++)
+            v_store(rnn_at(&call->out[0], s->b, n, s->h) + g * r->D + s->d, dx[g], r->D - s->d);
+        for (int i = 0; i < r->cell->numbers; i++) dweight[i] += dw[i];
+        const bool begins = rnn_begins(r, s->b, n);
+        for (int i = 0; i < r->cell->states; i++) d[i] = begins ? v_set(0) : dbefore[i];
+    }
+    for (int i = 0; i < r->cell->states; i++) v_store_f32(dstate + i * r->D, d[i], r->D - s->d);
+}
+
+static void vectors_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const ls_kernel_call *call = context;
+    const rnn_call r = rnn_call_of(call, &call->in[4]);
+    const int64_t blocks = r.wide / V_LANES, kept = r.cell->states - 1;
+    for (int64_t i = start; i < end; i++) {
+        strand s = {.h = i / blocks, .d = i % blocks * V_LANES};
+        s.kept = (float *)call->workspace + i * kept * r.N * V_LANES;
+        v_f32 sum[RNN_MOST_NUMBERS] = {{0}};
+        rnn_load_numbers(&r, s.h, s.d, s.w);
+        for (s.b = 0; s.b < r.B; s.b++) {
+            const float *front = (const float *)call->in[6].data + (s.b * r.H + s.h) * r.cell->states * r.D + s.d;
+            for (int k = 0; k < r.cell->states; k++) s.front[k] = v_load_f32(front + k * r.D, r.D - s.d);
+            keep_states(&r, &s);
+            back_strand(&r, call, &s, sum);
+        }
+        float *dweight = (float *)call->out[1].data + s.h * r.rows * r.D + s.d;
+        for (int k = 0; k < r.cell->numbers; k++)
+            v_store_f32(dweight + k * r.D, v_load_f32(dweight + k * r.D, r.D - s.d) + sum[k], r.D - s.d);
+    }
+}
+
+static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    const rnn_call r = rnn_call_of(call, &call->in[4]);
+    const bool diagonal = r.cell->numbers > 0;
+    const int64_t n = diagonal ? blocks_of(&r) : r.H;
+    ls_cpu_split(pool, n, ls_cpu_parts(n, 1, call->threads), diagonal ? vectors_part : heads_part, call);
+}
+
+static ls_status prepare(const ls_kernel_call *call, void **state) {
+    return check_only(LS_KERNEL_RNN_GRAD, call, state);
+}
+
+const ls_kernel LS_CPU_NAME(rnn_grad) = {
+    .id = LS_KERNEL_RNN_GRAD, LS_CPU_VARIANT, .workspace = workspace, .prepare = prepare, .run = run};

@@ -1,0 +1,146 @@
+/*
+ * The diagonal GRU by Newton's method: values and gradients are those of the cell token by token, over ranks and
+ * documents; and states that have not converged are counted and spoil the loss.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "longspan/newton.h"
+#include "support/meshes.h"
+#include "support/network.h"
+
+enum { B = 2, S = 37, V = 9, EMBEDDING = 6, H = 2, D = 5 };
+
+typedef enum question { LOSS, UNCONVERGED } question;
+
+/* steps 0: token by token. */
+typedef struct form {
+    int steps;
+    bool documents;
+    question question;
+} form;
+
+/* Of the layer's graph; *count G[1]: how many states have not converged, if there is anything to count. */
+static ls_tensor layer_of(ls_graph *g, const form *f, ls_tensor places, ls_tensor x, int layer, ls_tensor *count) {
+    const ls_tensor in = ls_parameter_named(g, 2, (int64_t[]){H * 3 * D, EMBEDDING}, "in %d", layer),
+                    weight = ls_parameter_named(g, 3, (int64_t[]){H, 3, D}, "weight %d", layer),
+                    out = ls_parameter_named(g, 2, (int64_t[]){EMBEDDING, H * D}, "out %d", layer),
+                    of_heads = ls_split_last(g, ls_linear(g, x, in, LS_NO_TENSOR), H, 3 * D),
+                    documents = f->documents ? places : LS_NO_TENSOR;
+    const ls_newton_form newton = {.steps = f->steps, .bound = 1e-13, .places = documents};
+    const ls_rnn_form chain = {.kind = LS_RNN_DIAGONAL_GRU, .places = documents};
+    const ls_tensor y =
+        f->steps > 0 ? ls_rnn_newton(g, of_heads, weight, &newton, count) : ls_rnn(g, of_heads, weight, &chain);
+    return ls_add(g, x, ls_linear(g, ls_merge_last(g, y), out, LS_NO_TENSOR));
+}
+
+static ls_tensor network_of(ls_graph *g, const form *f) {
+    const ls_tensor tokens = ls_tokens(g, "tokens", B, S), places = ls_input_like(g, "places", tokens);
+    ls_tensor count = LS_NO_TENSOR, x = ls_embedding(g, tokens, ls_parameter(g, "table", 2, (int64_t[]){V, EMBEDDING}));
+    const int layers = f->question == LOSS ? 2 : 1;
+    const ls_tensor first = x;
+    for (int layer = 0; layer < layers; layer++) x = layer_of(g, f, places, x, layer, &count);
+    const ls_tensor head = ls_parameter(g, "head", 2, (int64_t[]){V, EMBEDDING});
+    if (f->question == LOSS)
+        return ls_sum(g, ls_cross_entropy(g, ls_linear_wide(g, x, head), ls_input_like(g, "labels", tokens)));
+    return ls_add(g, count, ls_scale(g, ls_sum(g, ls_linear_wide(g, first, head)), 0));
+}
+
+#define NETWORK(name, ...)                       \
+    static ls_tensor build_##name(ls_graph *g) { \
+        static const form f = {__VA_ARGS__};     \
+        return network_of(g, &f);                \
+    }                                            \
+    static const network name = {#name, build_##name, .ids = V};
+NETWORK(chain, 0, false, LOSS)
+NETWORK(newton, 8, false, LOSS)
+NETWORK(packed_chain, 0, true, LOSS)
+NETWORK(packed_newton, 8, true, LOSS)
+NETWORK(too_few, 1, false, LOSS)
+NETWORK(count_of_one, 1, true, UNCONVERGED)
+NETWORK(count_of_eight, 8, true, UNCONVERGED)
+
+static ls_target target_of(const int *mesh, ls_layout_kind layout) {
+    return (ls_target){.mesh = mesh_of_two_rings(mesh[0], mesh[1], mesh[2], mesh[3]),
+                       .strategy = "local",
+                       .layout = layout,
+                       .threads = 1};
+}
+
+static const int alone[] = {1, 1, 1, 1};
+static const int meshes[][4] = {{1, 1, 1, 1}, {1, 2, 1, 1}, {1, 3, 1, 1}, {1, 2, 2, 1},
+                                {2, 2, 1, 1}, {1, 1, 1, 2}, {1, 8, 1, 1}};
+
+static void must(ls_status status) {
+    if (status.code != LS_OK) fail_msg("%s", status.text);
+}
+
+static void expect_same(const network *one_by_one, const network *at_once) {
+    network_result one, many;
+    const ls_target single = target_of(alone, LS_LAYOUT_CONTIGUOUS);
+    must(network_solve(one_by_one, &single, LS_F64, LS_F64, &one));
+    for (size_t m = 0; m < LS_COUNT(meshes); m++) {
+        const ls_target target = target_of(meshes[m], m % 2 ? LS_LAYOUT_ZIGZAG : LS_LAYOUT_CONTIGUOUS);
+        const char *what;
+        must(network_solve(at_once, &target, LS_F64, LS_F64, &many));
+        const double difference = network_difference(&many, &one, &what);
+        if (!(difference < 1e-12))
+            fail_msg("%s, %d ranks: %s differs by %g", at_once->name, ls_mesh_ranks(&target.mesh), what, difference);
+        network_free(&many);
+    }
+    network_free(&one);
+}
+
+static void test_as_token_by_token(void **state) {
+    (void)state;
+    expect_same(&chain, &newton);
+    expect_same(&packed_chain, &packed_newton);
+}
+
+static void test_programs_verify(void **state) {
+    (void)state;
+    const ls_target target = target_of(meshes[1], LS_LAYOUT_ZIGZAG);
+    must(network_verify(&packed_newton, &target, 1));
+}
+
+static double loss_of(const network *n, const int *mesh) {
+    network_result r;
+    const ls_target target = target_of(mesh, LS_LAYOUT_CONTIGUOUS);
+    must(network_solve(n, &target, LS_F64, LS_F64, &r));
+    const double loss = r.loss;
+    network_free(&r);
+    return loss;
+}
+
+static void test_unconverged_is_not_silent(void **state) {
+    (void)state;
+    assert_true(isnan(loss_of(&too_few, alone)));
+    assert_true(isnan(loss_of(&too_few, meshes[1])));
+    const double missed = loss_of(&count_of_one, alone);
+    assert_true(missed > 10 && missed <= B * S * H * D);
+    assert_true(loss_of(&count_of_one, meshes[2]) == missed);
+    assert_true(loss_of(&count_of_eight, alone) == 0);
+    assert_true(loss_of(&count_of_eight, meshes[2]) == 0);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    network_result r;
+    const ls_target target = target_of(alone, LS_LAYOUT_CONTIGUOUS);
+    const ls_status status = network_solve(&newton, &target, LS_BF16, LS_BF16, &r);
+    assert_int_equal(status.code, LS_INVALID);
+    assert_non_null(strstr(status.text, "rnn_newton: the graph is bf16"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_token_by_token), cmocka_unit_test(test_programs_verify),
+                                       cmocka_unit_test(test_unconverged_is_not_silent),
+                                       cmocka_unit_test(test_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
