@@ -8,8 +8,8 @@ LS_PUBLIC_BEGIN
 
 /*
  * steps: of Newton's method, at least 1; each is one scan. Token k is exact after k of them, and where the cell
- * forgets, all tokens after a few (docs/lab/31-newton.md). bound: a state has converged where it differs from what the
- * cell makes of the one before it by no more; states lie between -1 and 1. places: as in ls_rnn_form.
+ * forgets, all tokens after a few (docs/lab/34-recurrent-cells.md). bound: a state has converged where it differs from
+ * what the cell makes of the one before it by no more; states lie between -1 and 1. places: as in ls_rnn_form.
  */
 typedef struct ls_newton_form {
     int steps;
