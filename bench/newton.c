@@ -26,8 +26,15 @@ typedef struct work {
 
 typedef struct result {
     double seconds, unconverged;
-    float *y; /* memory that ranks as threads share with the caller */
+    double *y; /* the caller's */
 } result;
+
+/* What the one rank, a thread, is given: memory of the caller's among it. */
+typedef struct job {
+    const work *work;
+    int32_t *tokens;
+    double *numbers, *y;
+} job;
 
 static void stop_unless(ls_status status) {
     if (status.code == LS_OK) return;
@@ -36,10 +43,11 @@ static void stop_unless(ls_status status) {
 }
 
 static ls_status run(ls_worker *w, const void *input, void *out) {
-    const work *p = input;
+    const job *given = input;
+    const work *p = given->work;
     result *r = out;
-    int32_t *tokens = malloc(sizeof *tokens * (size_t)p->S);
-    double *y = malloc(sizeof *y * (size_t)(p->S * p->D)), *numbers = malloc(sizeof *numbers * (size_t)(3 * p->D));
+    int32_t *tokens = given->tokens;
+    double *numbers = given->numbers;
     for (int64_t i = 0; i < p->S; i++) tokens[i] = (int32_t)((i * 2654435761LL) % ROWS);
     LS_TRY(ls_worker_set_random(w, 1, 7));
     LS_TRY(ls_worker_get_parameter(w, "numbers", numbers));
@@ -53,13 +61,7 @@ static ls_status run(ls_worker *w, const void *input, void *out) {
         r->seconds = fmin(r->seconds, step.seconds);
     }
     if (p->steps > 0) LS_TRY(ls_worker_get_tensor(w, "unconverged", &r->unconverged));
-    LS_TRY(ls_worker_get_tensor(w, "y", y));
-    r->y = malloc(sizeof *r->y * (size_t)(p->S * p->D));
-    for (int64_t i = 0; i < p->S * p->D; i++) r->y[i] = (float)y[i];
-    free(tokens);
-    free(y);
-    free(numbers);
-    return ls_ok();
+    return ls_worker_get_tensor(w, "y", given->y);
 }
 
 static result measure(const work *p) {
@@ -79,17 +81,22 @@ static result measure(const work *p) {
                                        .spread = {.ranks = 1, .threads = p->threads, .as_threads = true}};
     ls_engine *engine;
     result r = {0};
+    const job given = {p, malloc(sizeof(int32_t) * (size_t)p->S), malloc(sizeof(double) * (size_t)(3 * p->D)),
+                       malloc(sizeof(double) * (size_t)(p->S * p->D))};
     stop_unless(ls_engine_open(g, LS_NO_TENSOR, &options, &engine));
-    stop_unless(ls_engine_run(engine, run, p, &r, sizeof r));
+    stop_unless(ls_engine_run(engine, run, &given, &r, sizeof r));
     ls_engine_close(engine);
     ls_graph_destroy(g);
+    free(given.tokens);
+    free(given.numbers);
+    r.y = given.y;
     return r;
 }
 
 /* Of states that are not NaN. */
 static double largest_difference(const result *a, const result *b, int64_t n) {
     double most = 0;
-    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs((double)a->y[i] - (double)b->y[i]));
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(a->y[i] - b->y[i]));
     return most;
 }
 
@@ -99,7 +106,7 @@ static void converge(int64_t S, double scale) {
     for (p.steps = 1; p.steps <= 12; p.steps += p.steps < 8 ? 1 : 4) {
         const result newton = measure(&p);
         printf("{\"tokens\":%lld,\"scale\":%g,\"steps\":%d,\"unconverged\":%g,\"of\":%lld,\"error_of_others\":%.1e}\n",
-               (long long)S, scale, p.steps, newton.unconverged, (long long)(S * p.D),
+               (long long)S, scale, p.steps, newton.unconverged, (long long)S * (long long)p.D,
                largest_difference(&newton, &chain, S * p.D));
         free(newton.y);
     }

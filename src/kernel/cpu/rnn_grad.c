@@ -27,7 +27,8 @@ enum { BEHIND = VECTOR_COLUMNS * V_LANES }; /* read behind states and dw, and no
 
 static rooms rooms_at(const rnn_call *r, float *at) {
     const int64_t width = whole_panels(r->rows);
-    rooms m = {.panels = at};
+    rooms m;
+    m.panels = at;
     m.turned = m.panels + r->D * width;
     m.starts = m.turned + r->rows * whole_panels(r->D);
     m.states = m.starts + segments_of(r) * r->B * r->size;
