@@ -223,15 +223,15 @@ static void decode_one_way(play *p, const char *name, const struct way *way, int
                      way->ulysses, prompt, r, p->worst[r]);
 }
 
-/* Every `step`-th pair of a way and a prompt. */
-static void decodes_like_the_whole(play *p, const char *name, ls_graph *whole, ls_tensor logits, int masks, int layers,
+/* Every `step`-th pair of a way and a prompt. kept: tensors that are, of tokens so far. */
+static void decodes_like_the_whole(play *p, const char *name, ls_graph *whole, ls_tensor logits, int masks, int kept,
                                    size_t step) {
     const int prompts[] = {1, 2, p->S / 2, p->S};
     ls_graph *graph = ls_graph_create(LS_F64);
     ls_decoding decoding;
     assert_ok(ls_graph_decode(whole, logits, graph, &decoding));
     assert_int_equal(decoding.n_masks, masks);
-    assert_int_equal(decoding.n_kept, 2 * layers + 1);
+    assert_int_equal(decoding.n_kept, kept + 1);
     for (int i = 0; i < p->S; i++) p->tokens[i] = (int32_t)ls_rng_below(9, 9, (uint64_t)i, (uint64_t)p->V);
     expect_logits(p, whole, logits);
     p->job = (ls_job){.graph = graph,
@@ -249,7 +249,7 @@ static void layers_decode_like_the_whole(int layers) {
     play p = {.S = S, .V = V, .prompt = 1};
     ls_graph *whole = ls_graph_create(LS_F64);
     const ls_tensor logits = build(whole, layers);
-    decodes_like_the_whole(&p, "layers", whole, logits, layers, layers, 1);
+    decodes_like_the_whole(&p, "layers", whole, logits, layers, 2 * layers, 1);
     ls_graph_destroy(whole);
 }
 
@@ -262,6 +262,30 @@ static void test_layers(void **state) {
 static void test_one_layer(void **state) {
     (void)state;
     layers_decode_like_the_whole(1);
+}
+
+/* A layer of each kind of recurrent cell, two of them with biases; only states are kept. */
+static void test_cells(void **state) {
+    (void)state;
+    play p = {.S = S, .V = V, .prompt = 1};
+    ls_graph *whole = ls_graph_create(LS_F64);
+    ls_tensor x =
+        ls_embedding(whole, ls_tokens(whole, "tokens", 1, S), ls_parameter(whole, "table", 2, (int64_t[]){V, E}));
+    for (int kind = 0; kind < LS_RNN_KINDS; kind++) {
+        const ls_rnn_sizes s = ls_rnn_sizes_of((ls_rnn_kind)kind);
+        const int64_t rows = s.numbers > 0 ? s.numbers : s.gates * D;
+        ls_rnn_form form = {.kind = (ls_rnn_kind)kind};
+        if (kind == LS_RNN_GRU || kind == LS_RNN_SLSTM)
+            form.bias = ls_parameter_named(whole, 2, (int64_t[]){Hkv, rows}, "%d.bias", kind);
+        const ls_tensor weight = ls_parameter_named(whole, 3, (int64_t[]){Hkv, rows, D}, "%d.R", kind),
+                        in =
+                            ls_split_last(whole, project(whole, x, "in", kind, Hkv * s.gates * D, E), Hkv, s.gates * D);
+        x = ls_add(whole, x,
+                   project(whole, ls_merge_last(whole, ls_rnn(whole, in, weight, &form)), "out", kind, E, Hkv * D));
+    }
+    const ls_tensor logits = ls_linear_wide(whole, x, ls_parameter(whole, "head", 2, (int64_t[]){V, E}));
+    decodes_like_the_whole(&p, "cells", whole, logits, 0, LS_RNN_KINDS, 1);
+    ls_graph_destroy(whole);
 }
 
 /* --- architectures ------------------------------------------------------------------------------------------------ */
@@ -303,7 +327,7 @@ static void test_architectures(void **state) {
         ls_graph *whole = ls_graph_create(LS_F64);
         assert_ok(ls_model_build_growing(model, whole, KNOWN, MOST_S, &lm));
         const int feeding = strcmp(all[i].name, "nemotron_h") == 0; /* layers that keep nothing */
-        decodes_like_the_whole(&p, name, whole, lm.logits, all[i].masks, (int)sizes.L - feeding, 3);
+        decodes_like_the_whole(&p, name, whole, lm.logits, all[i].masks, 2 * ((int)sizes.L - feeding), 3);
         ls_graph_destroy(whole);
         ls_model_close(model);
     }
@@ -335,8 +359,11 @@ static void test_several_sequences_are_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layers), cmocka_unit_test(test_one_layer), cmocka_unit_test(test_architectures),
-        cmocka_unit_test(test_what_mixes_tokens_is_refused), cmocka_unit_test(test_several_sequences_are_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layers),
+                                       cmocka_unit_test(test_one_layer),
+                                       cmocka_unit_test(test_cells),
+                                       cmocka_unit_test(test_architectures),
+                                       cmocka_unit_test(test_what_mixes_tokens_is_refused),
+                                       cmocka_unit_test(test_several_sequences_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
