@@ -157,3 +157,10 @@ ls_status ls_kernel_check(ls_kernel_id id, ls_dtype T, const ls_kernel_call *cal
     if (c->params && call->params == NULL) return ls_error(LS_INVALID, "kernel %s: params are missing", c->name);
     return c->check != NULL ? c->check(call) : ls_ok();
 }
+
+bool ls_kernel_same_forms(const ls_kernel_call *a, const ls_kernel_call *b) {
+    bool same = a->n_in == b->n_in && a->n_out == b->n_out;
+    for (int i = 0; same && i < a->n_in; i++) same = ls_view_same_form(&a->in[i], &b->in[i]);
+    for (int i = 0; same && i < a->n_out; i++) same = ls_view_same_form(&a->out[i], &b->out[i]);
+    return same;
+}

@@ -154,10 +154,3 @@ uint64_t ls_kernel_forms_hash(const ls_kernel_call *call) {
     for (int i = 0; i < call->n_out; i++) hash = add_form(hash, &call->out[i]);
     return hash;
 }
-
-bool ls_kernel_same_forms(const ls_kernel_call *a, const ls_kernel_call *b) {
-    bool same = a->n_in == b->n_in && a->n_out == b->n_out;
-    for (int i = 0; same && i < a->n_in; i++) same = ls_view_same_form(&a->in[i], &b->in[i]);
-    for (int i = 0; same && i < a->n_out; i++) same = ls_view_same_form(&a->out[i], &b->out[i]);
-    return same;
-}

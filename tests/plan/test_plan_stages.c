@@ -120,6 +120,7 @@ static void test_stages_where_nothing_else_fits(void **state) {
     assert_int_equal(candidates_with(&made, 2), 0);
     ls_plan_free(&made);
     spread.mesh = "ring=2"; /* which leaves no rank to stages */
+    spread.strategy = "ring";
     assert_error(try_plan(&spread, S, 2, &made), LS_NO_MEMORY, "a rank needs", "--memory allows");
     assert_int_equal(candidates_with(&made, 2), 0);
     ls_plan_free(&made);
