@@ -48,6 +48,8 @@ static double touch(traffic *t, const ls_instr *instr, const ls_operand *o) {
     if (bytes == 0) return 0;
     const ls_buffer *b = &t->image->buffers[o->buffer];
     const ls_range range = ls_operand_extent(o, b->offset).range;
+    /* What a put writes is another rank's: nothing may lie there in this rank's heap, which may be smaller. */
+    if (range.offset + range.length > t->image->bytes[b->space]) return bytes;
     double *seen = t->seen[b->space];
     const size_t block = t->block[b->space], first = range.offset / block,
                  last = ls_max(first, (range.offset + range.length - 1) / block);
