@@ -12,7 +12,6 @@
 
 typedef struct settings {
     const char *file;
-    const cli_command *command;
     const ls_option *table;
     int rows;
     int argc;
@@ -187,8 +186,7 @@ ls_status cli_config_words(const cli_command *c, const ls_option *table, int row
     const char *inside = strchr((*argv)[at], '=');
     const char *file = inside != NULL ? inside + 1 : at + 1 < *argc ? (*argv)[at + 1] : "";
     if (*file == 0 || strncmp(file, "--", 2) == 0) return ls_ok(); /* the parser refuses it */
-    settings s = {
-        .file = file, .command = c, .table = table, .rows = rows, .argc = *argc, .argv = *argv, .arena = arena};
+    settings s = {.file = file, .table = table, .rows = rows, .argc = *argc, .argv = *argv, .arena = arena};
     LS_TRY(read_file(&s));
     for (int i = 0; i < *argc; i++) add_word(&s, (*argv)[i]);
     *argc = s.n_words;

@@ -247,8 +247,8 @@ typedef struct ls_target {
     const char *device; /* that runs the programs, as for ls_device_open; NULL: the environment's */
     ls_kernel_choices kernels;
     int threads;            /* per rank */
-    const char *linear_way; /* of linear recurrences: a row of compile/linear_recurrence/ways.c; NULL: the cheapest */
-    const char *rnn_way;    /* of recurrent cells: a row of compile/rnn/ways.c; NULL: the cheapest */
+    const char *linear_way; /* of linear recurrences: a row of LS_LINEAR_WAYS; NULL: the cheapest */
+    const char *rnn_way;    /* of recurrent cells: a row of LS_RNN_WAYS; NULL: the cheapest */
     ls_transfers transfers;
     /* So many ranks, one after the other, lie on one host and can read each other's heaps; 0 or 1: none can. */
     int host_ranks;

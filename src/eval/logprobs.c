@@ -17,7 +17,7 @@ typedef struct passage {
 
 struct ls_logprobs {
     const ls_data *data;
-    int64_t S, n, some, next; /* n: passages; next: sequence, of `some` */
+    int64_t n, some, next; /* n: passages; next: sequence, of `some` */
     size_t capacity;
     passage *list;
     ls_data_piece *pieces; /* of one sequence */
@@ -27,7 +27,7 @@ struct ls_logprobs {
 ls_logprobs *ls_logprobs_create(const ls_data *data, int64_t S, int64_t some) {
     ls_logprobs *l = calloc(1, sizeof *l);
     if (l == NULL) return NULL;
-    *l = (ls_logprobs){.data = data, .S = S, .some = some, .status = ls_ok()};
+    *l = (ls_logprobs){.data = data, .some = some, .status = ls_ok()};
     l->pieces = malloc(sizeof *l->pieces * ((size_t)S + 1));
     if (l->pieces == NULL) l->status = ls_error(LS_NO_MEMORY, "no memory for the passages of a sequence");
     return l;
@@ -88,6 +88,12 @@ static int in_order(const void *x, const void *y) {
     return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
+static void put_ints(ls_json_writer *w, const char *key, const int32_t *values, int64_t n) {
+    ls_json_open_array(w, key);
+    for (int64_t i = 0; i < n; i++) ls_json_put_int(w, NULL, values[i]);
+    ls_json_close(w);
+}
+
 static ls_status put_passage(const ls_logprobs *l, const passage *p, FILE *out) {
     double sum = 0;
     ls_json_writer *w = ls_json_begin(0);
@@ -104,12 +110,8 @@ static ls_status put_passage(const ls_logprobs *l, const passage *p, FILE *out) 
     ls_json_put_int(w, "offset", p->offset);
     for (int64_t i = 0; i < p->n; i++) sum += (double)p->logprobs[i];
     ls_json_put_double(w, "sum", sum);
-    ls_json_open_array(w, "ids");
-    for (int64_t i = 0; i < p->n; i++) ls_json_put_int(w, NULL, p->ids[i]);
-    ls_json_close(w);
-    ls_json_open_array(w, "places");
-    for (int64_t i = 0; i < p->n; i++) ls_json_put_int(w, NULL, p->places[i]);
-    ls_json_close(w);
+    put_ints(w, "ids", p->ids, p->n);
+    put_ints(w, "places", p->places, p->n);
     ls_json_open_array(w, "logprobs");
     for (int64_t i = 0; i < p->n; i++) ls_json_put_double(w, NULL, (double)p->logprobs[i]);
     ls_json_close(w);

@@ -41,8 +41,7 @@ typedef ls_status (*on_pair)(void *context, const answer_set *set, const ls_data
                              const ls_answer_sums sums[2]);
 
 /*
- * losses[S]: minus the log-probabilities of a sequence's labels; 0 where a label is ignored. Counts labels, which are
- * found by reading the sequence.
+ * losses[S]: minus the log-probabilities of a sequence's labels; where a label is ignored, nothing that counts.
  */
 static ls_status add_up(const ls_comparing *c, const answer_set *set, int64_t index, const float *losses,
                         const int32_t *labels, on_pair call, void *context) {
@@ -87,7 +86,7 @@ static void put_weight(float *weights, const int32_t *labels, const ls_data_piec
 
 typedef struct weighing {
     finding *f;
-    const int32_t *labels; /* of the sequence at work */
+    const int32_t *labels; /* of the sequence at work, where f wants weights */
 } weighing;
 
 static ls_status find_pair(void *context, const answer_set *set, const ls_data_piece piece[2],
@@ -208,17 +207,13 @@ typedef struct passing {
     int64_t n, next; /* sequences, spread over the set as an evaluation spreads them; and the number of the next one */
     on_pair call;
     void *context;
-    weighing w;
     ls_status status;
 } passing;
 
 static void pass_sequence(void *context, const ls_sample *sample, const float *losses) {
     passing *p = context;
     const int64_t index = ls_part_start(ls_data_summarise(p->set->data)->windows, p->n, p->next++);
-    p->w.labels = sample->labels;
-    if (p->status.code == LS_OK)
-        p->status =
-            add_up(p->c, p->set, index, losses, sample->labels, p->call, p->context != NULL ? p->context : &p->w);
+    if (p->status.code == LS_OK) p->status = add_up(p->c, p->set, index, losses, sample->labels, p->call, p->context);
 }
 
 /* Evaluates the first n sequences of a set. What `call` fails with on rank 0 is the status of all. */
@@ -234,7 +229,8 @@ static ls_status pass_set(passing *p, int64_t n, ls_progress *progress) {
 
 ls_status ls_comparing_evaluate(const ls_comparing *c, int set, int64_t n, double *loss) {
     finding f = begin_finding(c);
-    passing p = {.c = c, .set = &c->set[c->t->mixture.n + set], .call = find_pair, .w = {.f = &f}, .status = ls_ok()};
+    weighing w = {.f = &f};
+    passing p = {.c = c, .set = &c->set[c->t->mixture.n + set], .call = find_pair, .context = &w, .status = ls_ok()};
     LS_TRY(pass_set(&p, n, NULL));
     *loss = end_finding(&f).loss;
     return ls_comm_broadcast(c->rank->comm, loss, sizeof *loss);

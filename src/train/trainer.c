@@ -119,29 +119,36 @@ static ls_status sum_step(ls_trainer *t, const ls_sequences *from, int64_t first
     return sum.failed > 0 ? ls_comm_agree(t->rank->comm, status) : ls_ok();
 }
 
-/* The input of a running step: its first micro-batch is in t->batch already, the others are read one by one. */
+/* The input of a running step. Its first micro-batch is in t->batch at the beginning; the others are read one by one.
+ */
 typedef struct step_input {
     ls_trainer *trainer;
     const ls_sequences *from;
     int64_t first; /* index of the step's first sequence */
+    int64_t here;  /* the micro-batch that is in t->batch */
 } step_input;
 
 static ls_status feed(void *context, int64_t micro_batch) {
-    const step_input *m = context;
+    step_input *m = context;
     ls_trainer *t = m->trainer;
-    const bool read = micro_batch == 0 && t->weights == NULL;
-    if (!read) LS_TRY(read_batch(t, m->from, m->first + micro_batch * t->B));
-    LS_TRY(ls_batch_put(&t->batch, micro_batch));
-    if (t->weights == NULL) return ls_ok();
+    if (micro_batch != m->here) LS_TRY(read_batch(t, m->from, m->first + micro_batch * t->B));
+    m->here = micro_batch;
+    return ls_batch_put(&t->batch, micro_batch);
+}
+
+static ls_status feed_weighted(void *context, int64_t micro_batch) {
+    const step_input *m = context;
+    const ls_trainer *t = m->trainer;
+    LS_TRY(feed(context, micro_batch));
     return ls_rank_scatter_micro(t->rank, LS_MODEL_WEIGHTS, micro_batch, t->weights + micro_batch * t->B * t->S);
 }
 
 /* Runs all micro-batches of a step forward, and finds the weights of their tokens. */
-static ls_status weigh_step(const step_input *m, ls_answers_figures *out) {
+static ls_status weigh_step(step_input *m, ls_answers_figures *out) {
     const ls_trainer *t = m->trainer;
     const int at_once = t->rank->image->micro_batches;
     for (int64_t i = 0; i < t->accumulate; i++) {
-        LS_TRY(feed((void *)(uintptr_t)m, i));
+        LS_TRY(feed(m, i));
         if (!ls_rank_runs_after(t->rank, i)) continue;
         LS_TRY(ls_executor_run(t->rank->executor, t->rank->evaluate));
         for (int64_t of = i + 1 - at_once; of <= i; of++) {
@@ -203,15 +210,17 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
                                .clip = hyper->clip,
                                .beta1 = hyper->beta1,
                                .beta2 = hyper->beta2};
-    step_input m = {t, from, first};
-    if (t->weights != NULL) {
+    const bool weighs = t->weights != NULL;
+    step_input m = {.trainer = t, .from = from, .first = first};
+    if (weighs) {
         LS_TRY(weigh_step(&m, &out->answers));
         numbers.divisor = 1;
     }
-    LS_TRY(ls_rank_run_step(t->rank, &numbers, &(ls_micro_batches){t->accumulate, feed, NULL, &m}));
+    LS_TRY(ls_rank_run_step(t->rank, &numbers,
+                            &(ls_micro_batches){t->accumulate, weighs ? feed_weighted : feed, NULL, &m}));
     ls_step_sums sums;
     LS_TRY(ls_rank_read_step(t->rank, &sums));
-    out->loss = t->weights != NULL ? out->answers.loss : sums.loss / (double)divisor;
+    out->loss = weighs ? out->answers.loss : sums.loss / (double)divisor;
     out->grad_norm = sums.grad_norm;
     out->applied = sums.applied;
     out->data_hash = sum.hash;

@@ -12,7 +12,7 @@
 
 /* --- the kernels -------------------------------------------------------------------------------------------------- */
 
-/* A call whose first operand has a number for each pair of a query head's query and a key, or makes one. */
+/* A call in which some operand has a number for each pair of a query head's query and a key. */
 static ls_kernel_build call_of(const ls_builder *b, const ls_site *site, ls_kernel_id kernel) {
     return (ls_kernel_build){.op = ls_contracts[kernel].name,
                              .kernel = kernel,
@@ -21,49 +21,47 @@ static ls_kernel_build call_of(const ls_builder *b, const ls_site *site, ls_kern
                              .params_bytes = sizeof site->params};
 }
 
-/* Flops of a product over a head's elements, for each of those pairs. */
-static double product_flops(ls_operand pairs, ls_operand values) {
-    return 2 * (double)ls_view_elements(&pairs.view) * (double)values.view.size[3];
+/* The same of a product over a head's elements, for each of those pairs. */
+static ls_kernel_build product_of(const ls_builder *b, const ls_site *site, ls_kernel_id kernel, ls_operand pairs,
+                                  ls_operand values) {
+    ls_kernel_build call = call_of(b, site, kernel);
+    call.flops = 2 * (double)ls_view_elements(&pairs.view) * (double)values.view.size[3];
+    call.n_in = 2;
+    call.n_out = 1;
+    return call;
 }
 
 /* pairs [B,heads,n,m] = q·k of values like queries and values like keys. */
 static void multiply(ls_builder *b, const ls_site *site, ls_operand q, ls_operand k, ls_operand pairs) {
-    ls_kernel_build call = call_of(b, site, LS_KERNEL_ATTENTION_PRODUCTS);
-    call.flops = product_flops(pairs, k);
-    call.n_in = 2;
+    ls_kernel_build call = product_of(b, site, LS_KERNEL_ATTENTION_PRODUCTS, pairs, k);
     call.in[0] = q;
     call.in[1] = k;
-    call.n_out = 1;
     call.out[0] = pairs;
     ls_build_kernel(b, &call);
 }
 
-/* Sums of values like keys, weighted by pairs, for each query: to the sum that is there, but for the first. */
-static void add_to_queries(ls_builder *b, const ls_site *site, ls_operand pairs, ls_operand k, ls_operand sum,
-                           bool first) {
-    ls_attention_params params = site->params;
-    params.accumulate_dq = !first;
-    ls_kernel_build call = call_of(b, site, LS_KERNEL_ATTENTION_WEIGHTED);
-    call.params = &params;
-    call.flops = product_flops(pairs, k);
-    call.n_in = 2;
+/* Sums of values, weighted by pairs. params: of the call. */
+static void add_weighted(ls_builder *b, const ls_site *site, ls_kernel_id kernel, const ls_attention_params *params,
+                         ls_operand pairs, ls_operand values, ls_operand sum) {
+    ls_kernel_build call = product_of(b, site, kernel, pairs, values);
+    call.params = params;
     call.in[0] = pairs;
-    call.in[1] = k;
-    call.n_out = 1;
+    call.in[1] = values;
     call.out[0] = sum;
     ls_build_kernel(b, &call);
 }
 
-/* Sums of values like queries, for each key. */
+/* Of values like keys, for each query: to the sum that is there, but for the first. */
+static void add_to_queries(ls_builder *b, const ls_site *site, ls_operand pairs, ls_operand k, ls_operand sum,
+                           bool first) {
+    ls_attention_params params = site->params;
+    params.accumulate_dq = !first;
+    add_weighted(b, site, LS_KERNEL_ATTENTION_WEIGHTED, &params, pairs, k, sum);
+}
+
+/* Of values like queries, for each key. */
 static void sum_for_keys(ls_builder *b, const ls_site *site, ls_operand pairs, ls_operand q, ls_operand sum) {
-    ls_kernel_build call = call_of(b, site, LS_KERNEL_ATTENTION_WEIGHTED_BACK);
-    call.flops = product_flops(pairs, q);
-    call.n_in = 2;
-    call.in[0] = pairs;
-    call.in[1] = q;
-    call.n_out = 1;
-    call.out[0] = sum;
-    ls_build_kernel(b, &call);
+    add_weighted(b, site, LS_KERNEL_ATTENTION_WEIGHTED_BACK, &site->params, pairs, q, sum);
 }
 
 /* The same values in type G. */

@@ -13,14 +13,6 @@ typedef struct whole {
     ls_parts keys, values;
 } whole;
 
-/* An operand of the kernels that has nothing, for other tokens and heads. */
-static ls_operand empty_like(const whole *w, ls_operand o, ls_dtype dtype, int ndim) {
-    const ls_linear_site *s = &w->site;
-    return ls_operand_dense(o.buffer, o.offset, dtype, ndim,
-                            ndim == 4 ? (int64_t[]){s->B, w->by.tokens.total, s->H, 0}
-                                      : (int64_t[]){s->B, w->by.tokens.total, 0});
-}
-
 static whole gather(ls_builder *b, const ls_linear_site *site) {
     const ls_linear_tensors *from = &site->tensors;
     whole w = {.site = *site, .by = ls_by_heads_of(b)};
@@ -41,16 +33,16 @@ static whole gather(ls_builder *b, const ls_linear_site *site) {
     if (from->grad_o.buffer >= 0) ls_move(b, &m, "do to heads", from->grad_o, &w.values, &t->grad_o);
     ls_end_moves(b, &m);
     const ls_dtype G = b->image->accumulator;
-    if (ls_view_elements(&from->decay.view) == 0) t->decay = empty_like(&w, t->v, G, 4);
-    if (ls_view_elements(&from->beta.view) == 0) t->beta = empty_like(&w, t->v, G, 4);
-    if (ls_view_elements(&from->places.view) == 0) t->places = empty_like(&w, t->v, LS_I32, 3);
+    if (ls_view_elements(&from->decay.view) == 0) t->decay = ls_operand_nothing(t->v, G, 4);
+    if (ls_view_elements(&from->beta.view) == 0) t->beta = ls_operand_nothing(t->v, G, 4);
+    if (ls_view_elements(&from->places.view) == 0) t->places = ls_operand_nothing(t->v, LS_I32, 3);
     return w;
 }
 
 /* Room for results of this rank's heads, for all tokens: they go back to the tokens' ranks. */
 static ls_operand room_of(ls_builder *b, const whole *w, const char *name, ls_operand like, int64_t heads) {
     int64_t size[LS_MAX_DIMS] = {w->site.B, w->by.tokens.total, heads, like.view.size[3]};
-    if (size[3] == 0) return empty_like(w, w->site.tensors.v, like.view.dtype, 4);
+    if (size[3] == 0) return ls_operand_nothing(w->site.tensors.v, like.view.dtype, 4);
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, like.view.dtype, 4, size);
 }
 
@@ -111,18 +103,19 @@ static void backward(ls_builder *b, const ls_linear_way *way, ls_linear_site *si
     ls_end_moves(b, &m);
 }
 
-static ls_status applicable(const ls_linear_way *way, const ls_builder *b, const ls_linear_site *site) {
+static ls_status applicable(const ls_builder *b, const void *of) {
+    const ls_linear_site *site = of;
     if (site->params.unmasked)
-        return ls_error(LS_UNSUPPORTED, "way %s: it is for states of the tokens before, expected a mask", way->name);
+        return ls_error(LS_UNSUPPORTED, "way heads: it is for states of the tokens before, expected a mask");
     if (b->target->canonical)
         return ls_error(LS_UNSUPPORTED,
-                        "way %s: sums are canonical, and it carries states over all of a sequence; expected maps",
-                        way->name);
+                        "way heads: sums are canonical, and it carries states over all of a sequence; expected maps");
     return ls_by_heads_fits(b, site->node, "heads of keys", site->keys.least);
 }
 
 /* Forward q, k, v and o; backward these, and the gradients of the first three. Decays and beta go with all. */
-static double cost(const ls_builder *b, const ls_linear_site *site) {
+static double cost(const ls_builder *b, const void *of) {
+    const ls_linear_site *site = of;
     const int P = b->image->layout.P;
     const double tokens = (double)(site->B * ls_layout_most(&b->image->layout)), H = (double)site->values.most,
                  K = (double)site->keys.most, T = (double)ls_dtype_bytes(b->image->dtype),
@@ -131,9 +124,7 @@ static double cost(const ls_builder *b, const ls_linear_site *site) {
     return (P - 1.0) / P * tokens * (T * (6 * K * (double)site->D + 5 * H * (double)site->E) + G * 3 * H * gates);
 }
 
-const ls_linear_way ls_linear_way_heads = {.name = "heads",
-                                           .about = "an all-to-all to heads of the whole sequence, and back",
-                                           .applicable = applicable,
-                                           .cost = cost,
-                                           .forward = forward,
-                                           .backward = backward};
+const ls_linear_way ls_linear_way_heads = {
+    .way = {"heads", "an all-to-all to heads of the whole sequence, and back", applicable, cost},
+    .forward = forward,
+    .backward = backward};

@@ -1,6 +1,6 @@
 /*
  * Linear recurrences over ranks. A node on this rank is described once, as a site (site.c). Calls of the kernels are in
- * calls.c; how states come to the ranks that share a sequence is a way, one row each (ways.c).
+ * calls.c; how states come to the ranks that share a sequence is a way, one row each.
  */
 #ifndef LS_LINEAR_RECURRENCE_H
 #define LS_LINEAR_RECURRENCE_H
@@ -46,18 +46,11 @@ ls_operand ls_linear_maps(ls_builder *b, const ls_linear_site *site, int64_t n);
 /* The ranks that share a sequence; the place of a rank is its number in the layout. */
 int ls_linear_team(ls_builder *b);
 
-/* --- ways (ways.c) ------------------------------------------------------------------------------------------------ */
+/* --- ways --------------------------------------------------------------------------------------------------------- */
 
 typedef struct ls_linear_way ls_linear_way;
 struct ls_linear_way {
-    const char *name, *about; /* one line */
-    /* The error says why not. */
-    ls_status (*applicable)(const ls_linear_way *way, const ls_builder *b, const ls_linear_site *site);
-    /*
-     * Bytes that a rank sends forward and backward; operations beside those of one rank alone count as parts of them.
-     * The same on all ranks, as the way must be.
-     */
-    double (*cost)(const ls_builder *b, const ls_linear_site *site);
+    ls_state_way way;
     void (*forward)(ls_builder *b, const ls_linear_way *way, ls_linear_site *site);
     void (*backward)(ls_builder *b, const ls_linear_way *way, ls_linear_site *site);
     /*
@@ -71,8 +64,5 @@ struct ls_linear_way {
 #define LS_LINEAR_WAYS(X) X(maps), X(owners), X(heads)
 #define LS_LINEAR_WAY_ROW(name) ls_linear_way_##name
 extern const ls_linear_way LS_LINEAR_WAYS(LS_LINEAR_WAY_ROW);
-
-/* That of the target's name, or the cheapest of those that are applicable. */
-LS_MUST_USE ls_status ls_linear_way_of(const ls_builder *b, const ls_linear_site *site, const ls_linear_way **out);
 
 #endif

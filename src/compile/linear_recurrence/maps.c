@@ -94,17 +94,17 @@ static void to_owners(ls_builder *b, const ls_linear_site *site, bool back, ls_o
     ls_scan_by_owners(b, &s, follow, &d, maps, states);
 }
 
-static ls_status has_few_runs(const ls_linear_way *way, const ls_builder *b, const ls_linear_site *site) {
-    (void)way;
-    return ls_halo_fits(b, site->node);
+static ls_status has_few_runs(const ls_builder *b, const void *site) {
+    return ls_halo_fits(b, ((const ls_linear_site *)site)->node);
 }
 
-static ls_status has_owners(const ls_linear_way *way, const ls_builder *b, const ls_linear_site *site) {
+static ls_status has_owners(const ls_builder *b, const void *of) {
+    const ls_linear_site *site = of;
     const int P = b->image->layout.P;
     if (site->params.unmasked)
-        return ls_error(LS_UNSUPPORTED, "way %s: it is for states of the tokens before, expected a mask", way->name);
+        return ls_error(LS_UNSUPPORTED, "way owners: it is for states of the tokens before, expected a mask");
     if (site->values.least < P)
-        return ls_error(LS_UNSUPPORTED, "way %s: %lld heads on %d ranks, expected at least one on each", way->name,
+        return ls_error(LS_UNSUPPORTED, "way owners: %lld heads on %d ranks, expected at least one on each",
                         (long long)site->values.least, P);
     return ls_halo_fits(b, site->node);
 }
@@ -121,28 +121,26 @@ static double work(const ls_builder *b, const ls_linear_site *site) {
            ls_linear_recurrence_flops(&site->params, (double)site->D, columns) / FLOPS_PER_BYTE;
 }
 
-static double cost_to_all(const ls_builder *b, const ls_linear_site *site) {
+static double cost_to_all(const ls_builder *b, const void *of) {
+    const ls_linear_site *site = of;
     const int P = b->image->layout.P;
     return P == 1 ? 0 : 2 * (P - 1.0) * state_bytes(b, site) * (double)site->map + work(b, site);
 }
 
-static double cost_to_owners(const ls_builder *b, const ls_linear_site *site) {
+static double cost_to_owners(const ls_builder *b, const void *of) {
+    const ls_linear_site *site = of;
     const int P = b->image->layout.P;
     return 2 * (P - 1.0) / P * state_bytes(b, site) * (double)(site->map + site->D * site->E) + work(b, site);
 }
 
-const ls_linear_way ls_linear_way_maps = {.name = "maps",
-                                          .about = "the maps of all runs to all ranks",
-                                          .applicable = has_few_runs,
-                                          .cost = cost_to_all,
-                                          .forward = forward,
-                                          .backward = backward,
-                                          .exchange = to_all};
+const ls_linear_way ls_linear_way_maps = {
+    .way = {"maps", "the maps of all runs to all ranks", has_few_runs, cost_to_all},
+    .forward = forward,
+    .backward = backward,
+    .exchange = to_all};
 
-const ls_linear_way ls_linear_way_owners = {.name = "owners",
-                                            .about = "maps to an owner of each head, who gives back states",
-                                            .applicable = has_owners,
-                                            .cost = cost_to_owners,
-                                            .forward = forward,
-                                            .backward = backward,
-                                            .exchange = to_owners};
+const ls_linear_way ls_linear_way_owners = {
+    .way = {"owners", "maps to an owner of each head, who gives back states", has_owners, cost_to_owners},
+    .forward = forward,
+    .backward = backward,
+    .exchange = to_owners};

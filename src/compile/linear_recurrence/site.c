@@ -79,13 +79,16 @@ static ls_status check_heads(const ls_builder *b, const ls_linear_site *s) {
                     s->node->op->name, ls_graph_tensor(b->job->graph, s->node->out[0])->name, (long long)keys);
 }
 
+#define WAY(name) &ls_linear_way_##name.way
+static const ls_state_way *const ways[] = {LS_LINEAR_WAYS(WAY)};
+
 static const ls_linear_way *way_of(ls_builder *b, const ls_linear_site *site) {
-    const ls_linear_way *way = NULL;
+    const ls_state_way *way = NULL;
     ls_status found = check_heads(b, site);
-    if (found.code == LS_OK) found = ls_linear_way_of(b, site, &way);
-    if (found.code == LS_OK) return way;
-    ls_build_fail(b, found);
-    return NULL;
+    if (found.code == LS_OK)
+        found = ls_state_way_of(b, b->target->linear_way, "linear recurrences", ways, LS_COUNT(ways), site, &way);
+    if (found.code != LS_OK) ls_build_fail(b, found);
+    return (const ls_linear_way *)(const void *)way;
 }
 
 static void lower_forward(ls_builder *b, const ls_program_node *at) {

@@ -362,6 +362,25 @@ ls_all_to_all ls_all_to_all_begin(ls_builder *b, const ls_recut *recut, ls_opera
 ls_operand ls_all_to_all_finish(ls_builder *b, const ls_all_to_all *x);
 void ls_all_to_all_settle(ls_builder *b, const ls_all_to_all *x);
 
+/* --- ways by which states come to the ranks of a sequence (state_ways.c) ------------------------------------------ */
+
+/* What choosing one asks of it: the first member of a row. site: that of an op, which knows its type. */
+typedef struct ls_state_way {
+    const char *name, *about; /* one line */
+    /* The error says why not. */
+    ls_status (*applicable)(const ls_builder *b, const void *site);
+    /*
+     * Bytes that a rank sends forward and backward; operations beside those of one rank alone, and those for which it
+     * waits, count as parts of them. The same on all ranks, as the way must be.
+     */
+    double (*cost)(const ls_builder *b, const void *site);
+} ls_state_way;
+
+/* That of a name, or for NULL the cheapest of those that are applicable. what: states of which op, for errors. */
+LS_MUST_USE ls_status ls_state_way_of(const ls_builder *b, const char *name, const char *what,
+                                      const ls_state_way *const *ways, int n, const void *site,
+                                      const ls_state_way **out);
+
 /* --- tokens to heads (by_heads.c) --------------------------------------------------------------------------------- */
 
 /* Tokens of neighbouring positions that lie one behind the other among those of all ranks. */

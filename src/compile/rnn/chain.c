@@ -65,10 +65,13 @@ static void backward(ls_builder *b, ls_rnn_site *s) {
     ls_chain_states(b, &chain, ls_rnn_states(b, s, "gradients of states", ls_most_runs(b)));
 }
 
-static ls_status applicable(const ls_builder *b, const ls_rnn_site *s) { return ls_halo_fits(b, s->node); }
+static ls_status applicable(const ls_builder *b, const void *site) {
+    return ls_halo_fits(b, ((const ls_rnn_site *)site)->node);
+}
 
 /* A state for each run, and what a rank could compute while it waits for others. */
-static double cost(const ls_builder *b, const ls_rnn_site *s) {
+static double cost(const ls_builder *b, const void *site) {
+    const ls_rnn_site *s = site;
     enum { FLOPS_PER_BYTE = 256 }; /* as for placements (shard/price.c) */
     const int P = b->image->layout.P;
     const double heads = (double)(s->B * s->heads.most), own = 4 * heads * (double)ls_layout_most(&b->image->layout) *
@@ -78,9 +81,6 @@ static double cost(const ls_builder *b, const ls_rnn_site *s) {
            own * (P - 1.0) / slices_of(b, s) / FLOPS_PER_BYTE;
 }
 
-const ls_rnn_way ls_rnn_way_chain = {.name = "chain",
-                                     .about = "from rank to rank, in slices of the batch",
-                                     .applicable = applicable,
-                                     .cost = cost,
+const ls_rnn_way ls_rnn_way_chain = {.way = {"chain", "from rank to rank, in slices of the batch", applicable, cost},
                                      .forward = forward,
                                      .backward = backward};

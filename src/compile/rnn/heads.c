@@ -95,21 +95,21 @@ static void backward(ls_builder *b, ls_rnn_site *site) {
     ls_end_moves(b, &m);
 }
 
-static ls_status applicable(const ls_builder *b, const ls_rnn_site *site) {
+static ls_status applicable(const ls_builder *b, const void *of) {
+    const ls_rnn_site *site = of;
     return ls_by_heads_fits(b, site->node, "heads", site->heads.least);
 }
 
 /* Forward x and y; backward these, and their gradients. */
-static double cost(const ls_builder *b, const ls_rnn_site *s) {
+static double cost(const ls_builder *b, const void *site) {
+    const ls_rnn_site *s = site;
     const int P = b->image->layout.P;
     const double numbers = (double)(s->B * ls_layout_most(&b->image->layout) * s->heads.most) *
                            (double)(3 * s->tensors.x.view.size[3] + 3 * s->D);
     return (P - 1.0) / P * numbers * (double)ls_dtype_bytes(b->image->dtype);
 }
 
-const ls_rnn_way ls_rnn_way_heads = {.name = "heads",
-                                     .about = "an all-to-all to heads of the whole sequence, and back",
-                                     .applicable = applicable,
-                                     .cost = cost,
-                                     .forward = forward,
-                                     .backward = backward};
+const ls_rnn_way ls_rnn_way_heads = {
+    .way = {"heads", "an all-to-all to heads of the whole sequence, and back", applicable, cost},
+    .forward = forward,
+    .backward = backward};

@@ -1,6 +1,6 @@
 /*
  * Recurrent cells over ranks. A node on this rank is described once, as a site (site.c). Calls of the kernels are in
- * calls.c; how states come to the ranks that share a sequence is a way, one row each (ways.c).
+ * calls.c; how states come to the ranks that share a sequence is a way, one row each.
  */
 #ifndef LS_COMPILE_RNN_H
 #define LS_COMPILE_RNN_H
@@ -40,15 +40,10 @@ ls_operand ls_rnn_state_at(ls_operand states, int64_t i, int64_t first, int64_t 
 /* Room for results y that nobody reads. */
 ls_operand ls_rnn_unread(ls_builder *b, const ls_rnn_site *site);
 
-/* --- ways (ways.c) ------------------------------------------------------------------------------------------------ */
+/* --- ways --------------------------------------------------------------------------------------------------------- */
 
 typedef struct ls_rnn_way {
-    const char *name, *about; /* one line */
-    /* The error says why not. */
-    ls_status (*applicable)(const ls_builder *b, const ls_rnn_site *site);
-    /* Bytes that a rank sends forward and backward, and as such the operations for which it waits. Same on all ranks.
-     */
-    double (*cost)(const ls_builder *b, const ls_rnn_site *site);
+    ls_state_way way;
     void (*forward)(ls_builder *b, ls_rnn_site *site);
     void (*backward)(ls_builder *b, ls_rnn_site *site);
 } ls_rnn_way;
@@ -57,8 +52,5 @@ typedef struct ls_rnn_way {
 #define LS_RNN_WAYS(X) X(chain), X(heads)
 #define LS_RNN_WAY_ROW(name) ls_rnn_way_##name
 extern const ls_rnn_way LS_RNN_WAYS(LS_RNN_WAY_ROW);
-
-/* That of the target's name, or the cheapest of those that are applicable. */
-LS_MUST_USE ls_status ls_rnn_way_of(const ls_builder *b, const ls_rnn_site *site, const ls_rnn_way **out);
 
 #endif

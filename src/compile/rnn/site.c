@@ -62,11 +62,14 @@ static ls_rnn_site gradient_site(ls_builder *b, const ls_program_node *at) {
 
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
 
+#define WAY(name) &ls_rnn_way_##name.way
+static const ls_state_way *const ways[] = {LS_RNN_WAYS(WAY)};
+
 static const ls_rnn_way *way_of(ls_builder *b, const ls_rnn_site *site) {
-    const ls_rnn_way *way = NULL;
-    const ls_status found = ls_rnn_way_of(b, site, &way);
+    const ls_state_way *way = NULL;
+    const ls_status found = ls_state_way_of(b, b->target->rnn_way, "recurrent cells", ways, LS_COUNT(ways), site, &way);
     if (found.code != LS_OK) ls_build_fail(b, found);
-    return way;
+    return (const ls_rnn_way *)(const void *)way;
 }
 
 static void lower_forward(ls_builder *b, const ls_program_node *at) {
