@@ -1,9 +1,9 @@
 /*
- * The diagonal GRU by Newton's method (ls_rnn_newton) beside the same cell token by token (ls_rnn): the largest error
- * of a state, and how many states are off by more than a bound, after 1 to 12 steps, over the scale of the cell's
- * numbers and the length of the sequence; and the time of a forward pass over 16,384 tokens of one sequence, 256
- * elements, on two threads. x is normal with deviation 1, the cell's numbers normal with deviation `scale`, f32. One
- * JSON object per line.
+ * The diagonal GRU and LSTM by Newton's method (ls_rnn_newton) beside the same cell token by token (ls_rnn): the
+ * largest error of a state, and how many states are off by more than a bound, after 1 to 12 steps, over the scale of
+ * the cell's numbers and the length of the sequence; and the time of a forward pass over 16,384 tokens of one sequence,
+ * 256 elements, on two threads. x is normal with deviation 1, the cell's numbers normal with deviation `scale`, f32.
+ * One JSON object per line.
  *
  *   ninja -C build bench_newton && build/bench/newton
  */
@@ -18,6 +18,7 @@ enum { ROWS = 4099 };
 #define BOUND 1e-6
 
 typedef struct work {
+    ls_rnn_kind kind;
     int64_t S, D;
     int steps; /* 0: token by token */
     double scale;
@@ -36,6 +37,10 @@ typedef struct job {
     double *numbers, *y;
 } job;
 
+/* Of an element; both have three gates. */
+static int64_t numbers_of(ls_rnn_kind kind) { return kind == LS_RNN_DIAGONAL_GRU ? 3 : 5; }
+static const char *name_of(ls_rnn_kind kind) { return kind == LS_RNN_DIAGONAL_GRU ? "gru" : "lstm"; }
+
 static void stop_unless(ls_status status) {
     if (status.code == LS_OK) return;
     fprintf(stderr, "%s\n", status.text);
@@ -51,7 +56,7 @@ static ls_status run(ls_worker *w, const void *input, void *out) {
     for (int64_t i = 0; i < p->S; i++) tokens[i] = (int32_t)((i * 2654435761LL) % ROWS);
     LS_TRY(ls_worker_set_random(w, 1, 7));
     LS_TRY(ls_worker_get_parameter(w, "numbers", numbers));
-    for (int64_t i = 0; i < 3 * p->D; i++) numbers[i] *= p->scale;
+    for (int64_t i = 0; i < numbers_of(p->kind) * p->D; i++) numbers[i] *= p->scale;
     LS_TRY(ls_worker_set_parameter(w, "numbers", numbers));
     LS_TRY(ls_worker_set_input(w, "tokens", tokens));
     r->seconds = INFINITY;
@@ -67,12 +72,12 @@ static ls_status run(ls_worker *w, const void *input, void *out) {
 static result measure(const work *p) {
     ls_graph *g = ls_graph_create(LS_F32);
     const ls_tensor table = ls_parameter(g, "table", 2, (int64_t[]){ROWS, 3 * p->D}),
-                    numbers = ls_parameter(g, "numbers", 3, (int64_t[]){1, 3, p->D}),
+                    numbers = ls_parameter(g, "numbers", 3, (int64_t[]){1, numbers_of(p->kind), p->D}),
                     x = ls_split_last(g, ls_embedding(g, ls_tokens(g, "tokens", 1, p->S), table), 1, 3 * p->D);
-    const ls_newton_form newton = {.steps = p->steps, .bound = BOUND};
+    const ls_newton_form newton = {.kind = p->kind, .steps = p->steps, .bound = BOUND};
     ls_tensor count = LS_NO_TENSOR;
     const ls_tensor y = p->steps > 0 ? ls_rnn_newton(g, x, numbers, &newton, &count)
-                                     : ls_rnn(g, x, numbers, &(ls_rnn_form){.kind = LS_RNN_DIAGONAL_GRU});
+                                     : ls_rnn(g, x, numbers, &(ls_rnn_form){.kind = p->kind});
     ls_tensor read[] = {ls_named(g, y, "y"), LS_NO_TENSOR};
     if (p->steps > 0) read[1] = ls_named(g, count, "unconverged");
     const ls_engine_options options = {.purpose = LS_TO_EVALUATE,
@@ -81,7 +86,8 @@ static result measure(const work *p) {
                                        .spread = {.ranks = 1, .threads = p->threads, .as_threads = true}};
     ls_engine *engine;
     result r = {0};
-    const job given = {p, malloc(sizeof(int32_t) * (size_t)p->S), malloc(sizeof(double) * (size_t)(3 * p->D)),
+    const job given = {p, malloc(sizeof(int32_t) * (size_t)p->S),
+                       malloc(sizeof(double) * (size_t)(numbers_of(p->kind) * p->D)),
                        malloc(sizeof(double) * (size_t)(p->S * p->D))};
     stop_unless(ls_engine_open(g, LS_NO_TENSOR, &options, &engine));
     stop_unless(ls_engine_run(engine, run, &given, &r, sizeof r));
@@ -100,31 +106,37 @@ static double largest_difference(const result *a, const result *b, int64_t n) {
     return most;
 }
 
-static void converge(int64_t S, double scale) {
-    work p = {S, 16, 0, scale, 1};
+static void converge(ls_rnn_kind kind, int64_t S, double scale) {
+    work p = {kind, S, 16, 0, scale, 1};
     const result chain = measure(&p);
     for (p.steps = 1; p.steps <= 12; p.steps += p.steps < 8 ? 1 : 4) {
         const result newton = measure(&p);
-        printf("{\"tokens\":%lld,\"scale\":%g,\"steps\":%d,\"unconverged\":%g,\"of\":%lld,\"error_of_others\":%.1e}\n",
-               (long long)S, scale, p.steps, newton.unconverged, (long long)S * (long long)p.D,
-               largest_difference(&newton, &chain, S * p.D));
+        printf(
+            "{\"cell\":\"%s\",\"tokens\":%lld,\"scale\":%g,\"steps\":%d,\"unconverged\":%g,\"of\":%lld,\"error_of_others\":%.1e}\n",
+            name_of(kind), (long long)S, scale, p.steps, newton.unconverged, (long long)S * (long long)p.D,
+            largest_difference(&newton, &chain, S * p.D));
         free(newton.y);
     }
     free(chain.y);
 }
 
-int main(void) {
+static void measure_kind(ls_rnn_kind kind) {
     static const double scales[] = {0.25, 0.5, 1, 2, 4};
     for (int s = 0; s < 5; s++) {
-        converge(256, scales[s]);
-        converge(4096, scales[s]);
+        converge(kind, 256, scales[s]);
+        converge(kind, 4096, scales[s]);
     }
     for (int steps = 0; steps <= 6; steps += 3) {
-        const work p = {16384, 256, steps, 0.25, 2};
+        const work p = {kind, 16384, 256, steps, 0.25, 2};
         const result r = measure(&p);
-        printf("{\"tokens\":16384,\"elements\":256,\"steps\":%d,\"ms\":%.2f,\"unconverged\":%g}\n", steps,
-               r.seconds * 1e3, r.unconverged);
+        printf("{\"cell\":\"%s\",\"tokens\":16384,\"elements\":256,\"steps\":%d,\"ms\":%.2f,\"unconverged\":%g}\n",
+               name_of(kind), steps, r.seconds * 1e3, r.unconverged);
         free(r.y);
     }
+}
+
+int main(void) {
+    measure_kind(LS_RNN_DIAGONAL_GRU);
+    measure_kind(LS_RNN_DIAGONAL_LSTM);
     return 0;
 }

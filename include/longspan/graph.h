@@ -234,7 +234,9 @@ ls_tensor ls_topk(ls_graph *graph, ls_tensor x, int64_t k, ls_tensor *ids);
  * positions a rank, and so not striped. shift: y[:,i] = x[:,i-tokens], and 0 where i-tokens is outside the sequence; tokens may be negative. Any
  * type, [B,S,..]. conv: causal and depth-wise, y[:,i,e] = sum over t of weight[t,e]·x[:,i-t,e]: T[B,S,E], T[width,E] ->
  * T[B,S,E]. recurrence: h[:,i,e] = gate[:,i,e]·h[:,i-1,e] + x[:,i,e], from h = 0 in front of the sequence: T[B,S,E],
- * T[B,S,E] -> T[B,S,E]; its state is kept in f32 (f64 in a graph of f64).
+ * T[B,S,E] -> T[B,S,E]; its state is kept in f32 (f64 in a graph of f64). Or states of K numbers, K at most 4, that
+ * matrices mix: h[:,i,r,e] = sum over c of gate[:,i,r,c,e]·h[:,i-1,c,e] + x[:,i,r,e]: T[B,S,K,K,E], T[B,S,K,E] ->
+ * T[B,S,K,E].
  */
 ls_tensor ls_shift(ls_graph *graph, ls_tensor x, int64_t tokens);
 ls_tensor ls_conv(ls_graph *graph, ls_tensor x, ls_tensor weight);

@@ -1,4 +1,4 @@
-/* The diagonal GRU by Newton's method, parallel along the sequence. */
+/* The diagonal GRU and LSTM by Newton's method, parallel along the sequence. */
 #ifndef LONGSPAN_NEWTON_H
 #define LONGSPAN_NEWTON_H
 
@@ -7,20 +7,23 @@
 LS_PUBLIC_BEGIN
 
 /*
- * steps: of Newton's method, at least 1; each is one scan. Token k is exact after k of them, and where the cell
- * forgets, all tokens after a few (docs/lab/34-recurrent-cells.md). bound: a state has converged where it differs from
- * what the cell makes of the one before it by no more; states lie between -1 and 1. places: as in ls_rnn_form.
+ * kind: LS_RNN_DIAGONAL_GRU or LS_RNN_DIAGONAL_LSTM. steps: of Newton's method, at least 1; each is one scan. Token k is
+ * exact after k of them, and where the cell forgets, all tokens after a few (docs/lab/34-recurrent-cells.md). bound: a
+ * state has converged where it differs from what the cell makes of the one before it by no more; states lie between -1
+ * and 1. places: as in ls_rnn_form.
  */
 typedef struct ls_newton_form {
+    ls_rnn_kind kind;
     int steps;
     double bound;
     ls_tensor places;
 } ls_newton_form;
 
 /*
- * ls_rnn of kind LS_RNN_DIAGONAL_GRU, of the same x, weight and result (Danieli et al., "ParaRNN", arXiv 2510.21450).
- * In graphs of f32 and f64. A state that has not converged is NaN, so that no result that depends on it passes for one;
- * *unconverged G[1] is how many there are, over all sequences, to be fetched. Gradients are those of the solution.
+ * ls_rnn of one of these kinds, of the same x, weight and result (Danieli et al., "ParaRNN", arXiv 2510.21450). In graphs
+ * of f32 and f64. A state that has not converged is NaN, so that no result that depends on it passes for one;
+ * *unconverged G[1] is how many there are, of elements of all tokens and sequences, to be fetched. Gradients are those
+ * of the solution.
  */
 ls_tensor ls_rnn_newton(ls_graph *graph, ls_tensor x, ls_tensor weight, const ls_newton_form *form,
                         ls_tensor *unconverged);

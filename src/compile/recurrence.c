@@ -1,6 +1,7 @@
 /*
  * The linear recurrence over ranks: each run of a rank's positions is an affine map of the state, the scan finds the
- * state from which each run begins (redistribute/scan.c), and one call of the kernel for each run does the rest.
+ * state from which each run begins (redistribute/scan.c), and one call of the kernel for each run does the rest. A
+ * state has one number for each element, or a few of them that matrices mix.
  */
 #include "compile/redistribute/redistribute.h"
 
@@ -18,8 +19,22 @@ static void follow(ls_builder *b, const void *context, ls_operand maps, bool rev
                            .n_in = 1,
                            .in = {maps},
                            .n_out = 1,
-                           .out = {ls_operand_dense(state.buffer, state.offset, v->dtype, 2, &v->size[1])},
+                           .out = {ls_operand_dense(state.buffer, state.offset, v->dtype, 3, &v->size[1])},
                        });
+}
+
+/* What has no dimensions of states, [B,n,E], as one with them of size 1: a gate [B,n,1,1,E], an x or h [B,n,1,E]. */
+static ls_operand with_states(ls_operand o, int ndim) {
+    ls_view *v = &o.view;
+    const int64_t E = v->size[v->ndim - 1], stride = v->stride[v->ndim - 1];
+    for (int d = v->ndim - 1; d < ndim - 1; d++) {
+        v->size[d] = 1;
+        v->stride[d] = E;
+    }
+    v->size[ndim - 1] = E;
+    v->stride[ndim - 1] = stride;
+    v->ndim = ndim;
+    return o;
 }
 
 /* One of the node's two kernels on the tokens from .. from + count of its inputs. */
@@ -44,7 +59,8 @@ static ls_operand make(ls_builder *b, const char *name, int ndim, const int64_t 
 /* The rank's maps are exchanged and applied: `states` has the one from which each run begins. */
 static void scan(ls_builder *b, const ls_node *node, const ls_operand in[2], ls_operand states) {
     const ls_view *v = &states.view;
-    const ls_operand maps = make(b, "maps", 4, (int64_t[]){v->size[0], 2, v->size[1], v->size[2]});
+    const int64_t K = v->size[2];
+    const ls_operand maps = make(b, "maps", 5, (int64_t[]){v->size[0], K + 1, v->size[1], K, v->size[3]});
     const ls_layout_run *runs;
     const int n = ls_my_runs(b, &runs);
     int64_t from = 0;
@@ -55,7 +71,7 @@ static void scan(ls_builder *b, const ls_node *node, const ls_operand in[2], ls_
             continue;
         }
         ls_kernel_build call = call_of(b, node, LS_KERNEL_RECURRENCE_MAP, in, from, runs[i].count);
-        call.out[0] = ls_operand_dense(map.buffer, map.offset, map.view.dtype, 3, &map.view.size[1]);
+        call.out[0] = ls_operand_dense(map.buffer, map.offset, map.view.dtype, 4, &map.view.size[1]);
         ls_build_kernel(b, &call);
         from += runs[i].count;
     }
@@ -66,10 +82,11 @@ static void scan(ls_builder *b, const ls_node *node, const ls_operand in[2], ls_
 static void lower(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     if (!ls_halo_can(b, node)) return;
-    const ls_operand in[2] = {ls_lower_tensor(b, node->in[0]), ls_lower_tensor(b, node->in[1])};
-    const ls_operand out = ls_lower_tensor(b, node->out[0]);
+    const ls_operand in[2] = {with_states(ls_lower_tensor(b, node->in[0]), 5),
+                              with_states(ls_lower_tensor(b, node->in[1]), 4)};
+    const ls_operand out = with_states(ls_lower_tensor(b, node->out[0]), 4);
     const ls_view *v = &out.view;
-    const ls_operand states = make(b, "states", 3, (int64_t[]){ls_most_runs(b), v->size[0], v->size[2]});
+    const ls_operand states = make(b, "states", 4, (int64_t[]){ls_most_runs(b), v->size[0], v->size[2], v->size[3]});
     scan(b, node, in, states);
     const ls_layout_run *runs;
     const int n_runs = ls_my_runs(b, &runs);
@@ -77,7 +94,7 @@ static void lower(ls_builder *b, const ls_program_node *at) {
     for (int i = 0; i < n_runs; i++) {
         const ls_operand state = ls_operand_slice(states, 0, i, 1);
         ls_kernel_build call = call_of(b, node, LS_KERNEL_RECURRENCE, in, from, runs[i].count);
-        call.in[call.n_in++] = ls_operand_dense(state.buffer, state.offset, state.view.dtype, 2, &state.view.size[1]);
+        call.in[call.n_in++] = ls_operand_dense(state.buffer, state.offset, state.view.dtype, 3, &state.view.size[1]);
         call.out[0] = ls_operand_slice(out, 1, from, runs[i].count);
         ls_build_kernel(b, &call);
         from += runs[i].count;

@@ -1,5 +1,5 @@
 /*
- * The diagonal GRU by Newton's method (Danieli et al., "ParaRNN", arXiv 2510.21450): states of all tokens are guessed,
+ * Diagonal cells by Newton's method (Danieli et al., "ParaRNN", arXiv 2510.21450): states of all tokens are guessed,
  * and a step takes from them the solution of the linear recurrence that the cell is around the guess, which is
  * parallel along the sequence (ops/recurrence.c). Token k is exact after k steps; where the cell forgets, all are after
  * a few. All but the last step are constants to derivatives: at the solution a step does not depend on where it began,
@@ -11,113 +11,235 @@
 
 #include <math.h>
 
-/* Of heads in one: x of each gate [B,S,E], numbers of each [E]; and 1 but for the first tokens of documents, or none.
- */
-typedef struct cells {
+enum { MOST_GATES = 3, MOST_STATES = 2, MOST_NUMBERS = 5 };
+
+typedef struct layer layer;
+
+/* A cell: from the states in front of tokens it makes those behind them, and their slopes, row by row. */
+typedef struct cell {
+    ls_rnn_kind kind;
+    void (*apply)(const layer *l, const ls_tensor *before, ls_tensor *after, ls_tensor *slope);
+} cell;
+
+/* Of heads in one: x of each gate [B,S,E], numbers of each [E]; and 0 for the first tokens of documents, or none. */
+struct layer {
     ls_graph *g;
-    ls_tensor x[3], w[3], follows;
-} cells;
+    const cell *cell;
+    int states;
+    ls_tensor x[MOST_GATES], w[MOST_NUMBERS], follows;
+};
 
 static ls_tensor constant(ls_graph *g, ls_tensor t) {
     if (t.id != 0) g->tensors[t.id].constant = true;
     return t;
 }
 
-/* The states in front of tokens. */
-static ls_tensor before(const cells *c, ls_tensor h) {
-    const ls_tensor moved = ls_shift(c->g, h, 1);
-    return c->follows.id != 0 ? ls_mul(c->g, moved, c->follows) : moved;
-}
-
 /* One map. */
+#define COMPUTE(g, in, ...)                                               \
+    compute(g, in, (int)LS_COUNT(in), (const ls_map_step[]){__VA_ARGS__}, \
+            (int)LS_COUNT(((const ls_map_step[]){__VA_ARGS__})))
 static ls_tensor compute(ls_graph *g, const ls_tensor *in, int n_in, const ls_map_step *step, int n) {
     return ls_map(g, in, n_in, &(ls_expression){.step = step, .n_steps = n});
 }
 
-/* The sigmoid of gate i, from the states in front of tokens. */
-static ls_tensor gate_of(const cells *c, int i, ls_tensor y) {
-    static const ls_map_step step[] = {
-        {LS_MAP_MUL, 0, 2, 0, 0}, {LS_MAP_ADD, 1, 3, 0, 0}, {LS_MAP_SIGMOID, 4, 0, 0, 0}};
-    const ls_tensor in[] = {y, c->x[i], c->w[i]};
-    return compute(c->g, in, 3, step, LS_COUNT(step));
+/* --- cells (longspan/rnn.h) --------------------------------------------------------------------------------------- */
+
+/* The sigmoid of a gate of y. */
+static ls_tensor gate_of(const layer *l, int i, ls_tensor y) {
+    const ls_tensor in[] = {y, l->x[i], l->w[i]};
+    return COMPUTE(l->g, in, {LS_MAP_MUL, 0, 2, 0, 0}, {LS_MAP_ADD, 1, 3, 0, 0}, {LS_MAP_SIGMOID, 4, 0, 0, 0});
 }
 
-/* From the states in front of tokens those behind them, and their slopes: derivatives by the former, a constant. */
-static ls_tensor apply(const cells *c, ls_tensor y, ls_tensor *slope) {
-    static const ls_map_step to_value[] = {{LS_MAP_MUL, 0, 2, 0, 0},
-                                           {LS_MAP_MUL, 4, 3, 0, 0},
-                                           {LS_MAP_ADD, 5, 1, 0, 0},
-                                           {LS_MAP_TANH, 6, 0, 0, 0}},
-                             to_state[] = {
-                                 {LS_MAP_SUB, 2, 0, 0, 0}, {LS_MAP_MUL, 1, 3, 0, 0}, {LS_MAP_ADD, 0, 4, 0, 0}};
-    enum { Y, Z, R, C, WZ, WR, WC, INPUTS };
+static void apply_gru(const layer *l, const ls_tensor *before, ls_tensor *after, ls_tensor *slope) {
+    enum { Y, Z, R, C, WZ, WR, WC };
+    const ls_tensor y = before[0], z = gate_of(l, 0, y), r = gate_of(l, 1, y), of_value[] = {y, l->x[2], l->w[2], r},
+                    c = COMPUTE(l->g, of_value, {LS_MAP_MUL, 0, 2, 0, 0}, {LS_MAP_MUL, 4, 3, 0, 0},
+                                {LS_MAP_ADD, 5, 1, 0, 0}, {LS_MAP_TANH, 6, 0, 0, 0}),
+                    of_state[] = {y, z, c}, of_slope[] = {y, z, r, c, l->w[0], l->w[1], l->w[2]};
+    after[0] = COMPUTE(l->g, of_state, {LS_MAP_SUB, 2, 0, 0, 0}, {LS_MAP_MUL, 1, 3, 0, 0}, {LS_MAP_ADD, 0, 4, 0, 0});
     /* (1 - z) + (c - y) z (1 - z) wz + z (1 - c c) wc r (1 + y wr (1 - r)) */
-    static const ls_map_step to_slope[] = {
-        {LS_MAP_NUMBER, 0, 0, 0, 1}, {LS_MAP_SUB, 7, Z, 0, 0},   {LS_MAP_SUB, C, Y, 0, 0},   {LS_MAP_MUL, 9, Z, 0, 0},
-        {LS_MAP_MUL, 10, 8, 0, 0},   {LS_MAP_MUL, 11, WZ, 0, 0}, {LS_MAP_ADD, 8, 12, 0, 0},  {LS_MAP_MUL, C, C, 0, 0},
-        {LS_MAP_SUB, 7, 14, 0, 0},   {LS_MAP_MUL, 15, Z, 0, 0},  {LS_MAP_MUL, 16, WC, 0, 0}, {LS_MAP_MUL, 17, R, 0, 0},
-        {LS_MAP_SUB, 7, R, 0, 0},    {LS_MAP_MUL, 19, WR, 0, 0}, {LS_MAP_MUL, 20, Y, 0, 0},  {LS_MAP_ADD, 21, 7, 0, 0},
-        {LS_MAP_MUL, 18, 22, 0, 0},  {LS_MAP_ADD, 13, 23, 0, 0}};
-    const ls_tensor z = gate_of(c, 0, y), r = gate_of(c, 1, y), of_value[] = {y, c->x[2], c->w[2], r},
-                    value = compute(c->g, of_value, 4, to_value, LS_COUNT(to_value)), of_state[] = {y, z, value},
-                    of_slope[INPUTS] = {y, z, r, value, c->w[0], c->w[1], c->w[2]};
-    *slope = constant(c->g, compute(c->g, of_slope, INPUTS, to_slope, LS_COUNT(to_slope)));
-    return compute(c->g, of_state, 3, to_state, LS_COUNT(to_state));
+    slope[0] = COMPUTE(l->g, of_slope, {LS_MAP_NUMBER, 0, 0, 0, 1}, {LS_MAP_SUB, 7, Z, 0, 0}, {LS_MAP_SUB, C, Y, 0, 0},
+                       {LS_MAP_MUL, 9, Z, 0, 0}, {LS_MAP_MUL, 10, 8, 0, 0}, {LS_MAP_MUL, 11, WZ, 0, 0},
+                       {LS_MAP_ADD, 8, 12, 0, 0}, {LS_MAP_MUL, C, C, 0, 0}, {LS_MAP_SUB, 7, 14, 0, 0},
+                       {LS_MAP_MUL, 15, Z, 0, 0}, {LS_MAP_MUL, 16, WC, 0, 0}, {LS_MAP_MUL, 17, R, 0, 0},
+                       {LS_MAP_SUB, 7, R, 0, 0}, {LS_MAP_MUL, 19, WR, 0, 0}, {LS_MAP_MUL, 20, Y, 0, 0},
+                       {LS_MAP_ADD, 21, 7, 0, 0}, {LS_MAP_MUL, 18, 22, 0, 0}, {LS_MAP_ADD, 13, 23, 0, 0});
+}
+
+/* The sigmoid of a gate of y and c. */
+static ls_tensor peephole_of(const layer *l, int i, ls_tensor y, ls_tensor c, ls_tensor of_c) {
+    const ls_tensor in[] = {y, l->x[i], l->w[i], c, of_c};
+    return COMPUTE(l->g, in, {LS_MAP_MUL, 0, 2, 0, 0}, {LS_MAP_ADD, 1, 5, 0, 0}, {LS_MAP_MUL, 3, 4, 0, 0},
+                   {LS_MAP_ADD, 6, 7, 0, 0}, {LS_MAP_SIGMOID, 8, 0, 0, 0});
+}
+
+/* States y, c. */
+static void apply_lstm(const layer *l, const ls_tensor *before, ls_tensor *after, ls_tensor *slope) {
+    ls_graph *g = l->g;
+    const ls_tensor y = before[0], old = before[1], f = peephole_of(l, 0, y, old, l->w[3]),
+                    of_value[] = {y, l->x[2], l->w[2]},
+                    z = COMPUTE(g, of_value, {LS_MAP_MUL, 0, 2, 0, 0}, {LS_MAP_ADD, 1, 3, 0, 0},
+                                {LS_MAP_TANH, 4, 0, 0, 0}),
+                    of_c[] = {old, f, z},
+                    c = COMPUTE(g, of_c, {LS_MAP_SUB, 0, 2, 0, 0}, {LS_MAP_MUL, 1, 3, 0, 0}, {LS_MAP_ADD, 2, 4, 0, 0}),
+                    o = peephole_of(l, 1, y, c, l->w[4]), only_c[] = {c},
+                    t = COMPUTE(g, only_c, {LS_MAP_TANH, 0, 0, 0, 0});
+    after[0] = ls_mul(g, o, t);
+    after[1] = c;
+    /* Of c by c: f + (c - z) f (1 - f) wfc. By y: (c - z) f (1 - f) wf + (1 - f) (1 - z z) wz. */
+    const ls_tensor by_c[] = {old, z, f, l->w[3]}, by_y[] = {old, z, f, l->w[0], l->w[2]};
+    slope[3] =
+        COMPUTE(g, by_c, {LS_MAP_SUB, 0, 1, 0, 0}, {LS_MAP_MUL, 4, 2, 0, 0}, {LS_MAP_NUMBER, 0, 0, 0, 1},
+                {LS_MAP_SUB, 6, 2, 0, 0}, {LS_MAP_MUL, 5, 7, 0, 0}, {LS_MAP_MUL, 8, 3, 0, 0}, {LS_MAP_ADD, 9, 2, 0, 0});
+    slope[2] = COMPUTE(g, by_y, {LS_MAP_SUB, 0, 1, 0, 0}, {LS_MAP_MUL, 5, 2, 0, 0}, {LS_MAP_MUL, 6, 3, 0, 0},
+                       {LS_MAP_MUL, 1, 1, 0, 0}, {LS_MAP_NUMBER, 0, 0, 0, 1}, {LS_MAP_SUB, 9, 8, 0, 0},
+                       {LS_MAP_MUL, 10, 4, 0, 0}, {LS_MAP_ADD, 7, 11, 0, 0}, {LS_MAP_SUB, 9, 2, 0, 0},
+                       {LS_MAP_MUL, 12, 13, 0, 0});
+    /* Of y by c, of the new one: o (1 - o) woc t + o (1 - t t); by y besides t o (1 - o) wo. */
+    const ls_tensor of_new[] = {o, t, l->w[4]}, of_o[] = {o, t, l->w[1]};
+    const ls_tensor through = COMPUTE(g, of_new, {LS_MAP_NUMBER, 0, 0, 0, 1}, {LS_MAP_SUB, 3, 0, 0, 0},
+                                      {LS_MAP_MUL, 4, 2, 0, 0}, {LS_MAP_MUL, 5, 1, 0, 0}, {LS_MAP_MUL, 1, 1, 0, 0},
+                                      {LS_MAP_SUB, 3, 7, 0, 0}, {LS_MAP_ADD, 6, 8, 0, 0}, {LS_MAP_MUL, 0, 9, 0, 0});
+    const ls_tensor besides = COMPUTE(g, of_o, {LS_MAP_NUMBER, 0, 0, 0, 1}, {LS_MAP_SUB, 3, 0, 0, 0},
+                                      {LS_MAP_MUL, 4, 0, 0, 0}, {LS_MAP_MUL, 5, 1, 0, 0}, {LS_MAP_MUL, 6, 2, 0, 0});
+    const ls_tensor sums[] = {besides, through, slope[2]};
+    slope[1] = ls_mul(g, through, slope[3]);
+    slope[0] = COMPUTE(g, sums, {LS_MAP_MUL, 1, 2, 0, 0}, {LS_MAP_ADD, 0, 3, 0, 0});
+}
+
+static const cell cells[] = {{LS_RNN_DIAGONAL_GRU, apply_gru}, {LS_RNN_DIAGONAL_LSTM, apply_lstm}};
+
+static const cell *cell_of(ls_rnn_kind kind) {
+    for (size_t i = 0; i < LS_COUNT(cells); i++)
+        if (cells[i].kind == kind) return &cells[i];
+    return NULL;
+}
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+/* States, and what belongs to each, are [B,S,states E]: those of E elements one behind the other. */
+static void take_apart(const layer *l, ls_tensor h, ls_tensor *state) {
+    const int64_t E = ls_graph_tensor(l->g, l->x[0])->shape.dim[2].size, size[MOST_STATES] = {E, E};
+    if (l->states == 1)
+        state[0] = h;
+    else
+        ls_split(l->g, h, l->states, size, state);
+}
+
+static ls_tensor put_together(ls_graph *g, const ls_tensor *part, int n) {
+    return n == 1 ? part[0] : ls_join(g, n, part);
+}
+
+/* 0 at the first tokens of documents. */
+static ls_tensor within_documents(const layer *l, ls_tensor t) {
+    const ls_tensor in[] = {t, l->follows};
+    return l->follows.id != 0 ? COMPUTE(l->g, in, {LS_MAP_MUL, 0, 1, 0, 0}) : t;
+}
+
+/* What the cell makes of guesses h, and its slopes there [B,S,states states E], constants. */
+static ls_tensor apply(const layer *l, ls_tensor h, ls_tensor *slopes) {
+    ls_tensor before[MOST_STATES], after[MOST_STATES], slope[MOST_STATES * MOST_STATES];
+    take_apart(l, constant(l->g, within_documents(l, ls_shift(l->g, h, 1))), before);
+    for (int i = 0; i < l->states; i++) (void)constant(l->g, before[i]);
+    l->cell->apply(l, before, after, slope);
+    for (int i = 0; i < l->states * l->states; i++) (void)constant(l->g, slope[i]);
+    *slopes = constant(l->g, within_documents(l, put_together(l->g, slope, l->states * l->states)));
+    return put_together(l->g, after, l->states);
+}
+
+/* The solution of h = slopes h' + x. */
+static ls_tensor solve(const layer *l, ls_tensor slopes, ls_tensor x) {
+    if (l->states == 1) return ls_recurrence(l->g, slopes, x);
+    const ls_shape *s = &ls_graph_tensor(l->g, x)->shape;
+    const int64_t B = s->dim[0].size, S = s->dim[1].size, K = l->states, E = s->dim[2].size / K;
+    const ls_tensor gate = constant(l->g, ls_reshape(l->g, slopes, 5, (int64_t[]){B, S, K, K, E}));
+    return ls_merge_last(l->g, ls_recurrence(l->g, gate, ls_split_last(l->g, x, K, E)));
 }
 
 /* One step from guesses h. */
-static ls_tensor improve(const cells *c, ls_tensor h, bool last) {
-    ls_tensor slope;
-    const ls_tensor made = apply(c, constant(c->g, before(c, h)), &slope);
-    if (c->follows.id != 0) slope = ls_mul(c->g, slope, c->follows);
-    (void)constant(c->g, slope);
-    if (!last) (void)constant(c->g, made);
-    const ls_tensor minus = constant(c->g, ls_scale(c->g, h, -1));
-    return ls_add(c->g, h, ls_recurrence(c->g, slope, ls_add(c->g, made, minus)));
+static ls_tensor improve(const layer *l, ls_tensor h, bool last) {
+    ls_tensor slopes;
+    const ls_tensor made = apply(l, h, &slopes);
+    if (!last) (void)constant(l->g, made);
+    const ls_tensor minus = constant(l->g, ls_scale(l->g, h, -1));
+    return ls_add(l->g, h, solve(l, slopes, ls_add(l->g, made, minus)));
 }
 
-/* Where a state is not what the cell makes of the one before, to the bound; 1 or 0, G. */
-static ls_tensor find_wrong(const cells *c, ls_tensor h, double bound) {
+/* The guess without any: what the cell makes of states that are 0. */
+static ls_tensor begin(const layer *l) {
+    ls_tensor zero[MOST_STATES], after[MOST_STATES], slope[MOST_STATES * MOST_STATES];
+    for (int i = 0; i < l->states; i++) zero[i] = constant(l->g, ls_scale(l->g, l->x[0], 0));
+    l->cell->apply(l, zero, after, slope);
+    return constant(l->g, put_together(l->g, after, l->states));
+}
+
+/* Where a state is not what the cell makes of the one before, to the bound: 1 or 0, G [B,S,E]. */
+static ls_tensor find_wrong(const layer *l, ls_tensor h, double bound) {
     const ls_map_step step[] = {{LS_MAP_SUB, 0, 1, 0, 0},
                                 {LS_MAP_ABS, 2, 0, 0, 0},
                                 {LS_MAP_NUMBER, 0, 0, 0, bound},
                                 {LS_MAP_LE, 3, 4, 0, 0},
                                 {LS_MAP_NOT, 5, 0, 0, 0}};
-    ls_tensor slope;
-    const ls_tensor made = apply(c, constant(c->g, before(c, h)), &slope);
-    const ls_tensor in[] = {constant(c->g, made), h};
-    return constant(c->g, ls_map(c->g, in, 2, &(ls_expression){.step = step, .n_steps = LS_COUNT(step), .wide = 1}));
+    ls_tensor slopes, wrong[MOST_STATES];
+    const ls_tensor in[] = {constant(l->g, apply(l, h, &slopes)), h};
+    take_apart(
+        l, constant(l->g, ls_map(l->g, in, 2, &(ls_expression){.step = step, .n_steps = LS_COUNT(step), .wide = 1})),
+        wrong);
+    static const ls_map_step max = {LS_MAP_MAX, 0, 1, 0, 0};
+    for (int i = 1; i < l->states; i++) {
+        const ls_tensor both[] = {wrong[0], wrong[i]};
+        wrong[0] = ls_map(l->g, both, 2, &(ls_expression){.step = &max, .n_steps = 1, .wide = 1});
+    }
+    return constant(l->g, wrong[0]);
 }
 
 /* NaN there. */
-static ls_tensor spoil(ls_graph *g, ls_tensor h, ls_tensor wrong) {
-    static const ls_map_step step[] = {
-        {LS_MAP_NUMBER, 0, 0, 0, INFINITY}, {LS_MAP_SUB, 2, 2, 0, 0}, {LS_MAP_WHERE, 1, 3, 0, 0}};
-    const ls_tensor in[] = {h, wrong};
-    return ls_map(g, in, 2, &(ls_expression){.step = step, .n_steps = LS_COUNT(step)});
+static ls_tensor spoil(ls_graph *g, ls_tensor y, ls_tensor wrong) {
+    const ls_tensor in[] = {y, wrong};
+    return COMPUTE(g, in, {LS_MAP_NUMBER, 0, 0, 0, INFINITY}, {LS_MAP_SUB, 2, 2, 0, 0}, {LS_MAP_WHERE, 1, 3, 0, 0});
 }
 
 /* 1 for tokens whose document has others in front, 0 for its first, of the graph's type and with a last dimension. */
-static ls_tensor followers(ls_graph *g, ls_tensor places, ls_tensor like) {
-    static const ls_map_step step[] = {{LS_MAP_NUMBER, 0, 0, 0, 0}, {LS_MAP_LT, 1, 0, 0, 0}};
-    const ls_shape *s = &ls_graph_tensor(g, like)->shape;
-    const ls_tensor one = ls_map(g, &places, 1, &(ls_expression){.step = step, .n_steps = LS_COUNT(step)});
+static ls_tensor followers(ls_graph *g, ls_tensor places) {
+    const ls_shape *s = &ls_graph_tensor(g, places)->shape;
     const int64_t size[] = {s->dim[0].size, s->dim[1].size, 1};
-    return ls_broadcast(g, ls_reshape(g, one, 3, size), 1U << 2, like);
+    const ls_tensor in[] = {places};
+    return ls_reshape(g, COMPUTE(g, in, {LS_MAP_NUMBER, 0, 0, 0, 0}, {LS_MAP_LT, 1, 0, 0, 0}), 3, size);
 }
+
+/* --- the layer ---------------------------------------------------------------------------------------------------- */
 
 static ls_status check(const ls_graph *g, ls_tensor x, ls_tensor weight, const ls_newton_form *form) {
     if (form == NULL || form->steps < 1 || !(form->bound > 0))
         return ls_error(LS_INVALID, "rnn_newton: %d steps and a bound of %g, expected at least 1 and more than 0",
                         form == NULL ? 0 : form->steps, form == NULL ? 0 : form->bound);
+    if (cell_of(form->kind) == NULL)
+        return ls_error(LS_INVALID, "rnn_newton: kind %d, expected a diagonal GRU or LSTM", (int)form->kind);
     if (g->dtype == LS_BF16)
         return ls_error(LS_INVALID,
                         "rnn_newton: the graph is bf16, in which no residual is small; expected f32 or f64");
+    const ls_rnn_sizes sizes = ls_rnn_sizes_of(form->kind);
     const ls_shape *s = &ls_graph_tensor(g, x)->shape, *w = &ls_graph_tensor(g, weight)->shape;
-    if (s->ndim == 4 && w->ndim == 3 && s->dim[3].size == 3 * w->dim[2].size && s->dim[2].size == w->dim[0].size &&
-        w->dim[1].size == 3)
+    if (s->ndim == 4 && w->ndim == 3 && s->dim[3].size == sizes.gates * w->dim[2].size &&
+        s->dim[2].size == w->dim[0].size && w->dim[1].size == sizes.numbers)
         return ls_ok();
-    return ls_error(LS_INVALID, "rnn_newton: x and weight have other shapes than those of a diagonal GRU of ls_rnn");
+    return ls_error(LS_INVALID,
+                    "rnn_newton: x and weight have other shapes than those of a cell of its kind of ls_rnn");
+}
+
+/* Puts heads in one. */
+static layer layer_of(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_newton_form *form) {
+    const ls_rnn_sizes sizes = ls_rnn_sizes_of(form->kind);
+    const ls_shape *w = &ls_graph_tensor(g, weight)->shape;
+    const int64_t D = w->dim[2].size, E = w->dim[0].size * D, size[MOST_GATES] = {D, D, D};
+    layer l = {.g = g, .cell = cell_of(form->kind), .states = sizes.states};
+    LS_ASSERT(l.cell != NULL);
+    ls_tensor part[MOST_GATES];
+    ls_split(g, x, sizes.gates, size, part);
+    for (int i = 0; i < sizes.gates; i++) l.x[i] = ls_merge_last(g, part[i]);
+    for (int i = 0; i < sizes.numbers; i++) l.w[i] = ls_reshape(g, ls_slice(g, weight, 1, i, 1, 1), 1, &E);
+    if (form->places.id != 0) l.follows = constant(g, followers(g, form->places));
+    return l;
 }
 
 ls_tensor ls_rnn_newton(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_newton_form *form,
@@ -127,21 +249,15 @@ ls_tensor ls_rnn_newton(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_new
     const ls_status fits = check(g, x, weight, form);
     if (fits.code != LS_OK) return ls_graph_fail(g, fits);
     const ls_shape *w = &ls_graph_tensor(g, weight)->shape;
-    const int64_t H = w->dim[0].size, D = w->dim[2].size, E = H * D;
-    cells c = {.g = g};
-    ls_tensor part[3];
-    ls_split(g, x, 3, (int64_t[]){D, D, D}, part);
-    for (int i = 0; i < 3; i++) {
-        c.x[i] = ls_merge_last(g, part[i]);
-        c.w[i] = ls_reshape(g, ls_slice(g, weight, 1, i, 1, 1), 1, &E);
-    }
-    if (form->places.id != 0) c.follows = constant(g, followers(g, form->places, c.x[0]));
-    ls_tensor slope, h = constant(g, apply(&c, constant(g, ls_scale(g, c.x[0], 0)), &slope));
+    const int64_t H = w->dim[0].size, D = w->dim[2].size;
+    const layer l = layer_of(g, x, weight, form);
+    ls_tensor h = begin(&l), state[MOST_STATES];
     for (int i = 0; i < form->steps; i++) {
-        h = improve(&c, h, i + 1 == form->steps);
+        h = improve(&l, h, i + 1 == form->steps);
         if (i + 1 < form->steps) (void)constant(g, h);
     }
-    const ls_tensor wrong = find_wrong(&c, h, form->bound);
+    const ls_tensor wrong = find_wrong(&l, h, form->bound);
     *unconverged = ls_sum(g, wrong);
-    return ls_split_last(g, spoil(g, h, wrong), H, D);
+    take_apart(&l, h, state);
+    return ls_split_last(g, spoil(g, state[0], wrong), H, D);
 }

@@ -137,6 +137,26 @@ static ls_status check_types(const char *name, const ls_kernel_call *call) {
 ls_status ls_check_reduce_max_grad(const ls_kernel_call *call) { return check_types("reduce_max_grad", call); }
 ls_status ls_check_take_along(const ls_kernel_call *call) { return check_types("take_along", call); }
 
+/* Of states of K numbers an element; terms: of a map, 0: the call has none. */
+static ls_status check_states(const char *name, int64_t K, int64_t terms) {
+    if (K < 1 || K > LS_RECURRENCE_STATES)
+        return ls_error(LS_INVALID, "kernel %s: states of %lld numbers, expected 1 to %d", name, (long long)K,
+                        LS_RECURRENCE_STATES);
+    if (terms == 0 || terms == K + 1) return ls_ok();
+    return ls_error(LS_INVALID, "kernel %s: maps of %lld terms for states of %lld numbers, expected one more", name,
+                    (long long)terms, (long long)K);
+}
+
+ls_status ls_check_recurrence(const ls_kernel_call *call) { return check_states("recurrence", call->in[1].size[2], 0); }
+
+ls_status ls_check_recurrence_map(const ls_kernel_call *call) {
+    return check_states("recurrence_map", call->in[1].size[2], call->out[0].size[0]);
+}
+
+ls_status ls_check_recurrence_follow(const ls_kernel_call *call) {
+    return check_states("recurrence_follow", call->out[0].size[1], call->in[0].size[1]);
+}
+
 /* What the operands of a linear recurrence say by their last sizes: the kind of decay, and what there is. */
 static ls_status check_linear_recurrence(const ls_kernel_call *call, const char *name, const ls_view *k,
                                          const ls_view *decay) {

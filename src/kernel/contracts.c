@@ -13,7 +13,6 @@
 #define RESULT(i) (1u << (i))
 
 static unsigned reads_of_matmul(const void *p) { return ((const ls_matmul_params *)p)->accumulate ? RESULT(0) : 0; }
-
 static unsigned reads_of_contract(const void *p) { return ((const ls_contract_params *)p)->accumulate ? RESULT(0) : 0; }
 
 static unsigned reads_of_attention(const void *p) {
@@ -37,11 +36,8 @@ static unsigned reads_of_attention_grad(const void *p) {
 #define ANY_INPUT (OUT(0) - 1)
 #define UPDATE_INPUTS "grad G[n] control f64[6] group i32[u] settings f64[K,2]"
 #define ATTENTION_INPUTS "q ~T[B,N,H,D] k ~T[B,K,J,D] v ~T[B,K,J,E] spans i32[B,N,W] kpos i32[K]"
-
 #define LINEAR_RECURRENCE_INPUTS "decay ~G[B,N,H,A] beta ~G[B,N,H,C] places ~i32[B,N,X]"
-
 #define RNN_INPUTS "x ~T[B,N,H,X] weight T[H,W,D] bias T[H,C] places ~i32[B,N,F]"
-
 /* Params of calls that are measured. */
 static const ls_embedding_params embedding = {.padding = -1};
 static const ls_norm_params norm = {.epsilon = 1e-5};
@@ -199,23 +195,27 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                            .check = ls_check_conv_dw,
                            .reads = RESULT(0)},
     /*
-     * h[i] = gate[i] * h[i-1] + x[i] from the state in front of the tokens, or h[i] = gate[i] * h[i+1] + x[i] from the
-     * one behind them if params.backwards. The state is carried in G.
+     * h[i] = gate[i] h[i-1] + x[i] from the state in front of the tokens, or h[i] = gate[i]^T h[i+1] + x[i] from the
+     * one behind them if params.backwards; each element e has a matrix [K,K], K at most LS_RECURRENCE_STATES, and a
+     * state [K]. The state is carried in G.
      */
     [LS_KERNEL_RECURRENCE] = {.name = "recurrence",
-                              .in = "gate ~T[B,N,E] x ~T[B,N,E] start G[B,E]",
-                              .out = "h ~T[B,N,E]",
-                              .params = true},
-    /* What these tokens do to any state: it becomes map[0] * state + map[1]. */
+                              .in = "gate ~T[B,N,K,K,E] x ~T[B,N,K,E] start G[B,K,E]",
+                              .out = "h ~T[B,N,K,E]",
+                              .params = true,
+                              .check = ls_check_recurrence},
+    /* What these tokens do to any state: it becomes the sum of state[k] * map[k] over k < K, and map[K], J = K + 1. */
     [LS_KERNEL_RECURRENCE_MAP] = {.name = "recurrence_map",
-                                  .in = "gate ~T[B,N,E] x ~T[B,N,E]",
-                                  .out = "map G[2,B,E]",
-                                  .params = true},
+                                  .in = "gate ~T[B,N,K,K,E] x ~T[B,N,K,E]",
+                                  .out = "map G[J,B,K,E]",
+                                  .params = true,
+                                  .check = ls_check_recurrence_map},
     /* state = what the maps make of it one after the other, the last first if params.backwards. */
     [LS_KERNEL_RECURRENCE_FOLLOW] = {.name = "recurrence_follow",
-                                     .in = "maps ~G[M,2,B,E]",
-                                     .out = "state G[B,E]",
+                                     .in = "maps ~G[M,J,B,K,E]",
+                                     .out = "state G[B,K,E]",
                                      .params = true,
+                                     .check = ls_check_recurrence_follow,
                                      .reads = RESULT(0)},
     /* y = a + b */
     [LS_KERNEL_ADD] = {.name = "add",

@@ -89,6 +89,9 @@ typedef struct ls_shift_params {
     int64_t tokens; /* y[i] = x[i - tokens] */
 } ls_shift_params;
 
+/* Most numbers of a state, for each element, that a recurrence with matrices carries. */
+enum { LS_RECURRENCE_STATES = 4 };
+
 typedef struct ls_recurrence_params {
     bool backwards; /* from the last token to the first */
 } ls_recurrence_params;

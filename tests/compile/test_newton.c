@@ -1,5 +1,5 @@
 /*
- * The diagonal GRU by Newton's method: values and gradients are those of the cell token by token, over ranks and
+ * Diagonal cells by Newton's method: values and gradients are those of the cell token by token, over ranks and
  * documents; and states that have not converged are counted and spoil the loss.
  */
 #include <math.h>
@@ -21,6 +21,7 @@ typedef enum question { LOSS, UNCONVERGED } question;
 
 /* steps 0: token by token. */
 typedef struct form {
+    ls_rnn_kind kind;
     int steps;
     bool documents;
     question question;
@@ -28,13 +29,14 @@ typedef struct form {
 
 /* Of the layer's graph; *count G[1]: how many states have not converged, if there is anything to count. */
 static ls_tensor layer_of(ls_graph *g, const form *f, ls_tensor places, ls_tensor x, int layer, ls_tensor *count) {
+    const int64_t numbers = f->kind == LS_RNN_DIAGONAL_GRU ? 3 : 5; /* both kinds have three gates */
     const ls_tensor in = ls_parameter_named(g, 2, (int64_t[]){H * 3 * D, EMBEDDING}, "in %d", layer),
-                    weight = ls_parameter_named(g, 3, (int64_t[]){H, 3, D}, "weight %d", layer),
+                    weight = ls_parameter_named(g, 3, (int64_t[]){H, numbers, D}, "weight %d", layer),
                     out = ls_parameter_named(g, 2, (int64_t[]){EMBEDDING, H * D}, "out %d", layer),
                     of_heads = ls_split_last(g, ls_linear(g, x, in, LS_NO_TENSOR), H, 3 * D),
                     documents = f->documents ? places : LS_NO_TENSOR;
-    const ls_newton_form newton = {.steps = f->steps, .bound = 1e-13, .places = documents};
-    const ls_rnn_form chain = {.kind = LS_RNN_DIAGONAL_GRU, .places = documents};
+    const ls_newton_form newton = {.kind = f->kind, .steps = f->steps, .bound = 1e-13, .places = documents};
+    const ls_rnn_form chain = {.kind = f->kind, .places = documents};
     const ls_tensor y =
         f->steps > 0 ? ls_rnn_newton(g, of_heads, weight, &newton, count) : ls_rnn(g, of_heads, weight, &chain);
     return ls_add(g, x, ls_linear(g, ls_merge_last(g, y), out, LS_NO_TENSOR));
@@ -58,13 +60,17 @@ static ls_tensor network_of(ls_graph *g, const form *f) {
         return network_of(g, &f);                \
     }                                            \
     static const network name = {#name, build_##name, .ids = V};
-NETWORK(chain, 0, false, LOSS)
-NETWORK(newton, 8, false, LOSS)
-NETWORK(packed_chain, 0, true, LOSS)
-NETWORK(packed_newton, 8, true, LOSS)
-NETWORK(too_few, 1, false, LOSS)
-NETWORK(count_of_one, 1, true, UNCONVERGED)
-NETWORK(count_of_eight, 8, true, UNCONVERGED)
+#define KIND(name, kind)                                       \
+    NETWORK(name##_chain, kind, 0, false, LOSS)                \
+    NETWORK(name##_newton, kind, 8, false, LOSS)               \
+    NETWORK(packed_##name##_chain, kind, 0, true, LOSS)        \
+    NETWORK(packed_##name##_newton, kind, 8, true, LOSS)       \
+    NETWORK(name##_in_one_step, kind, 1, false, LOSS)          \
+    NETWORK(name##_count_of_one, kind, 1, true, UNCONVERGED)   \
+    NETWORK(name##_count_of_eight, kind, 8, true, UNCONVERGED)
+
+KIND(gru, LS_RNN_DIAGONAL_GRU)
+KIND(lstm, LS_RNN_DIAGONAL_LSTM)
 
 static ls_target target_of(const int *mesh, ls_layout_kind layout) {
     return (ls_target){.mesh = mesh_of_two_rings(mesh[0], mesh[1], mesh[2], mesh[3]),
@@ -99,14 +105,17 @@ static void expect_same(const network *one_by_one, const network *at_once) {
 
 static void test_as_token_by_token(void **state) {
     (void)state;
-    expect_same(&chain, &newton);
-    expect_same(&packed_chain, &packed_newton);
+    expect_same(&gru_chain, &gru_newton);
+    expect_same(&packed_gru_chain, &packed_gru_newton);
+    expect_same(&lstm_chain, &lstm_newton);
+    expect_same(&packed_lstm_chain, &packed_lstm_newton);
 }
 
 static void test_programs_verify(void **state) {
     (void)state;
     const ls_target target = target_of(meshes[1], LS_LAYOUT_ZIGZAG);
-    must(network_verify(&packed_newton, &target, 1));
+    must(network_verify(&packed_gru_newton, &target, 1));
+    must(network_verify(&packed_lstm_newton, &target, 1));
 }
 
 static double loss_of(const network *n, const int *mesh) {
@@ -118,22 +127,27 @@ static double loss_of(const network *n, const int *mesh) {
     return loss;
 }
 
+static void expect_counted(const network *in_one, const network *of_one, const network *of_eight) {
+    assert_true(isnan(loss_of(in_one, alone)));
+    assert_true(isnan(loss_of(in_one, meshes[1])));
+    const double missed = loss_of(of_one, alone);
+    assert_true(missed > 10 && missed <= B * S * H * D);
+    assert_true(loss_of(of_one, meshes[2]) == missed);
+    assert_true(loss_of(of_eight, alone) == 0);
+    assert_true(loss_of(of_eight, meshes[2]) == 0);
+}
+
 static void test_unconverged_is_not_silent(void **state) {
     (void)state;
-    assert_true(isnan(loss_of(&too_few, alone)));
-    assert_true(isnan(loss_of(&too_few, meshes[1])));
-    const double missed = loss_of(&count_of_one, alone);
-    assert_true(missed > 10 && missed <= B * S * H * D);
-    assert_true(loss_of(&count_of_one, meshes[2]) == missed);
-    assert_true(loss_of(&count_of_eight, alone) == 0);
-    assert_true(loss_of(&count_of_eight, meshes[2]) == 0);
+    expect_counted(&gru_in_one_step, &gru_count_of_one, &gru_count_of_eight);
+    expect_counted(&lstm_in_one_step, &lstm_count_of_one, &lstm_count_of_eight);
 }
 
 static void test_refused(void **state) {
     (void)state;
     network_result r;
     const ls_target target = target_of(alone, LS_LAYOUT_CONTIGUOUS);
-    const ls_status status = network_solve(&newton, &target, LS_BF16, LS_BF16, &r);
+    const ls_status status = network_solve(&gru_newton, &target, LS_BF16, LS_BF16, &r);
     assert_int_equal(status.code, LS_INVALID);
     assert_non_null(strstr(status.text, "rnn_newton: the graph is bf16"));
 }

@@ -30,14 +30,31 @@ static ls_tensor layer(ls_graph *g, ls_tensor x, const char *gate, const char *v
     return ls_add(g, x, ls_named(g, h, "%s states", gate));
 }
 
-static ls_tensor recurrent(ls_graph *g) {
+/* Matrices of elements between -0.5 and 0.5 that mix two numbers. */
+static ls_tensor mixing_layer(ls_graph *g, ls_tensor x, const char *gate, const char *value) {
+    enum { K = 2 };
+    const ls_tensor gates = ls_softcap(g, ls_linear(g, x, matrix(g, gate, K * K * E, E), LS_NO_TENSOR), 0.5),
+                    given = ls_linear(g, x, matrix(g, value, K * E, E), LS_NO_TENSOR),
+                    h = ls_recurrence(g, ls_reshape(g, gates, 5, (int64_t[]){B, S, K, K, E}),
+                                      ls_split_last(g, given, K, E));
+    ls_tensor part[K];
+    ls_split(g, ls_merge_last(g, h), K, (int64_t[]){E, E}, part);
+    return ls_add(g, x, ls_mul(g, part[0], part[1]));
+}
+
+typedef ls_tensor add_layer(ls_graph *g, ls_tensor x, const char *gate, const char *value);
+
+static ls_tensor network_of(ls_graph *g, add_layer *add) {
     const ls_tensor tokens = ls_tokens(g, "tokens", B, S);
     ls_tensor x = ls_embedding(g, tokens, matrix(g, "table", V, E));
-    x = layer(g, x, "gate 1", "value 1");
-    x = layer(g, x, "gate 2", "value 2");
+    x = add(g, x, "gate 1", "value 1");
+    x = add(g, x, "gate 2", "value 2");
     const ls_tensor logits = ls_linear_wide(g, x, matrix(g, "head", V, E));
     return ls_sum(g, ls_cross_entropy(g, logits, ls_input_like(g, "labels", tokens)));
 }
+
+static ls_tensor recurrent(ls_graph *g) { return network_of(g, layer); }
+static ls_tensor mixing(ls_graph *g) { return network_of(g, mixing_layer); }
 
 /* dp × far × near: there are no heads to cut. */
 static const int meshes[][3] = {{1, 2, 1}, {1, 3, 1}, {1, 1, 4},  {1, 2, 3},
@@ -55,31 +72,36 @@ static void must(ls_status status) {
     if (status.code != LS_OK) fail_msg("%s", status.text);
 }
 
-static void test_same_on_every_mesh(void **state) {
-    (void)state;
-    const network n = {"recurrent", recurrent, .ids = V};
+static void expect_same(const network *n) {
     network_result one, many;
     const ls_target single = target_of(alone, LS_LAYOUT_CONTIGUOUS);
-    must(network_solve(&n, &single, LS_F64, LS_F64, &one));
+    must(network_solve(n, &single, LS_F64, LS_F64, &one));
     for (size_t m = 0; m < LS_COUNT(meshes) * 2; m++) {
         const ls_target target = target_of(meshes[m / 2], layout_of(m));
         const char *what;
-        must(network_solve(&n, &target, LS_F64, LS_F64, &many));
+        must(network_solve(n, &target, LS_F64, LS_F64, &many));
         const double difference = network_difference(&many, &one, &what);
         if (!(difference < 1e-12))
-            fail_msg("ranks %d %s: %s differs by %g", ls_mesh_ranks(&target.mesh), ls_layout_name(layout_of(m)), what,
-                     difference);
+            fail_msg("%s, ranks %d %s: %s differs by %g", n->name, ls_mesh_ranks(&target.mesh),
+                     ls_layout_name(layout_of(m)), what, difference);
         network_free(&many);
     }
     network_free(&one);
 }
 
+static void test_same_on_every_mesh(void **state) {
+    (void)state;
+    const network numbers = {"recurrent", recurrent, .ids = V}, matrices = {"mixing", mixing, .ids = V};
+    expect_same(&numbers);
+    expect_same(&matrices);
+}
+
 static void test_programs_verify(void **state) {
     (void)state;
-    const network n = {"recurrent", recurrent, .ids = V};
+    const network numbers = {"recurrent", recurrent, .ids = V}, matrices = {"mixing", mixing, .ids = V};
     for (size_t m = 0; m < LS_COUNT(meshes) * 2; m++) {
         const ls_target target = target_of(meshes[m / 2], layout_of(m));
-        must(network_verify(&n, &target, 1));
+        must(network_verify(m < 4 ? &matrices : &numbers, &target, 1));
     }
 }
 

@@ -173,7 +173,7 @@ static void test_conv(void **state) {
                         "kernel conv: 4 tokens for 2 and 2 taps, expected 3");
 }
 
-/* Two channels: one that halves its state at each token, one that changes its sign. */
+/* Two elements: one that halves its state at each token, one that changes its sign. */
 static void test_recurrence(void **state) {
     (void)state;
     double gate[6] = {0.5, -1, 0.5, -1, 0.5, -1}, x[6] = {1, 1, 2, 2, 3, 3}, start[2] = {8, 8}, h[6], map[4];
@@ -181,11 +181,14 @@ static void test_recurrence(void **state) {
     const ls_kernel_call call = {
         .n_in = 3,
         .n_out = 1,
-        .in = {VIEW(gate, LS_F64, 1, 3, 2), VIEW(x, LS_F64, 1, 3, 2), VIEW(start, LS_F64, 1, 2)},
-        .out = {VIEW(h, LS_F64, 1, 3, 2)},
+        .in = {VIEW(gate, LS_F64, 1, 3, 1, 1, 2), VIEW(x, LS_F64, 1, 3, 1, 2), VIEW(start, LS_F64, 1, 1, 2)},
+        .out = {VIEW(h, LS_F64, 1, 3, 1, 2)},
         .params = &params};
-    const ls_kernel_call mapped = {
-        .n_in = 2, .n_out = 1, .in = {call.in[0], call.in[1]}, .out = {VIEW(map, LS_F64, 2, 1, 2)}, .params = &params};
+    const ls_kernel_call mapped = {.n_in = 2,
+                                   .n_out = 1,
+                                   .in = {call.in[0], call.in[1]},
+                                   .out = {VIEW(map, LS_F64, 2, 1, 1, 2)},
+                                   .params = &params};
     static const double forwards[6] = {5, -7, 4.5, 9, 5.25, -6}, backwards[6] = {3.75, -6, 5.5, 7, 7, -5};
     static const double of_maps[2][2] = {{0.25 * (0.25 * 8 + 1) + 3, 8}, {0.25 * (0.25 * 8 + 3) + 1, 8}};
     for (int way = 0; way < 2; way++) {
@@ -194,16 +197,54 @@ static void test_recurrence(void **state) {
         for (int i = 0; i < 6; i++) close_to(h[i], way == 0 ? forwards[i] : backwards[i], 0);
         ref("recurrence_map", LS_F64, mapped);
         for (int e = 0; e < 2; e++) close_to(map[e] * 8 + map[2 + e], h[way == 0 ? 4 + e : e], 0);
-        /* [maps,factor or sum,batch,channel]; the second channel's maps change nothing. */
+        /* [maps,factor or sum,batch,1,element]; the second element's maps change nothing. */
         double maps[8] = {0.25, 1, 1, 0, 0.25, 1, 3, 0}, carried[2] = {8, 8};
         ref("recurrence_follow", LS_F64,
             (ls_kernel_call){.n_in = 1,
                              .n_out = 1,
-                             .in = {VIEW(maps, LS_F64, 2, 2, 1, 2)},
-                             .out = {VIEW(carried, LS_F64, 1, 2)},
+                             .in = {VIEW(maps, LS_F64, 2, 2, 1, 1, 2)},
+                             .out = {VIEW(carried, LS_F64, 1, 1, 2)},
                              .params = &params});
         for (int e = 0; e < 2; e++) close_to(carried[e], of_maps[way][e], 0);
     }
+}
+
+/* A state of two numbers, a matrix of two tokens; backwards it is turned. */
+static void test_recurrence_of_matrices(void **state) {
+    (void)state;
+    double gate[8] = {1, 2, 3, 4, 0, -1, 2, 0.5}, x[4] = {1, -1, 0.5, 2}, start[2] = {3, -2}, h[4], map[6];
+    static const double wanted[2][4] = {{0, 0, 0.5, 2}, {-8.5, -16, -3.5, -2}};
+    ls_recurrence_params params = {.backwards = false};
+    const ls_kernel_call call = {
+        .n_in = 3,
+        .n_out = 1,
+        .in = {VIEW(gate, LS_F64, 1, 2, 2, 2, 1), VIEW(x, LS_F64, 1, 2, 2, 1), VIEW(start, LS_F64, 1, 2, 1)},
+        .out = {VIEW(h, LS_F64, 1, 2, 2, 1)},
+        .params = &params};
+    ls_kernel_call mapped = {.n_in = 2,
+                             .n_out = 1,
+                             .in = {call.in[0], call.in[1]},
+                             .out = {VIEW(map, LS_F64, 3, 1, 2, 1)},
+                             .params = &params};
+    for (int way = 0; way < 2; way++) {
+        params.backwards = way == 1;
+        ref("recurrence", LS_F64, call);
+        for (int i = 0; i < 4; i++) close_to(h[i], wanted[way][i], 0);
+        ref("recurrence_map", LS_F64, mapped);
+        double carried[2] = {start[0], start[1]};
+        for (int s = 0; s < 2; s++)
+            close_to(map[s] * start[0] + map[2 + s] * start[1] + map[4 + s], h[way == 0 ? 2 + s : s], 0);
+        ref("recurrence_follow", LS_F64,
+            (ls_kernel_call){.n_in = 1,
+                             .n_out = 1,
+                             .in = {VIEW(map, LS_F64, 1, 3, 1, 2, 1)},
+                             .out = {VIEW(carried, LS_F64, 1, 2, 1)},
+                             .params = &params});
+        for (int s = 0; s < 2; s++) close_to(carried[s], h[way == 0 ? 2 + s : s], 0);
+    }
+    mapped.out[0] = VIEW(map, LS_F64, 2, 1, 2, 1);
+    assert_string_equal(prepare_kernel("recurrence_map", LS_F64, LS_ISA_REF, mapped).text,
+                        "kernel recurrence_map: maps of 2 terms for states of 2 numbers, expected one more");
 }
 
 static void test_layernorm(void **state) {
@@ -455,14 +496,23 @@ static void test_cast(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_elementwise),
-        cmocka_unit_test(test_swiglu),        cmocka_unit_test(test_rmsnorm),
-        cmocka_unit_test(test_layernorm),     cmocka_unit_test(test_activation),
-        cmocka_unit_test(test_recurrence),    cmocka_unit_test(test_conv),
-        cmocka_unit_test(test_rope_table),    cmocka_unit_test(test_rotate),
-        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_exact_sums),    cmocka_unit_test(test_add_rows),
-        cmocka_unit_test(test_embedding),     cmocka_unit_test(test_copy_and_accumulate),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_activation),
+        cmocka_unit_test(test_recurrence),
+        cmocka_unit_test(test_recurrence_of_matrices),
+        cmocka_unit_test(test_conv),
+        cmocka_unit_test(test_rope_table),
+        cmocka_unit_test(test_rotate),
+        cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_exact_sums),
+        cmocka_unit_test(test_add_rows),
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_copy_and_accumulate),
         cmocka_unit_test(test_cast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -276,14 +276,17 @@ static void convolutions(visit_example visit) {
 }
 
 static void recurrences(visit_example visit) {
-    static const int64_t shapes[][4] = {{1, 1, 1, 1}, {2, 5, 3, 7}, {1, 130, 4, 33}, {2, 300, 2, 64}};
+    static const int64_t shapes[][5] = {{1, 1, 1, 1, 1},    {2, 5, 3, 1, 7}, {1, 130, 4, 1, 33}, {2, 300, 2, 1, 64},
+                                        {2, 130, 3, 2, 33}, {1, 5, 2, 3, 7}, {2, 70, 1, 4, 17},  {1, 300, 1, 2, 64}};
     for (size_t s = 0; s < LS_COUNT(shapes); s++) {
-        const int64_t B = shapes[s][0], n = shapes[s][1], M = shapes[s][2], E = shapes[s][3];
-        const operand gate = {'T', POSITIVE, 3, {B, n, E}, 0}, x = {'T', NORMAL, 3, {B, n, E}, 0};
-        const operand h = {'T', POISON, 3, {B, n, E}, 0}, start = {'G', NORMAL, 2, {B, E}, 0};
-        const operand map = {'G', POISON, 3, {2, B, E}, 0}, maps = {'G', NORMAL, 4, {M, 2, B, E}, 0};
-        const operand gate_apart = {'t', POSITIVE, 3, {B, n, E}, 0}, x_apart = {'t', NORMAL, 3, {B, n, E}, 0};
-        const operand h_apart = {'t', POISON, 3, {B, n, E}, 0}, maps_apart = {'g', NORMAL, 4, {M, 2, B, E}, 0};
+        const int64_t B = shapes[s][0], n = shapes[s][1], M = shapes[s][2], K = shapes[s][3], E = shapes[s][4];
+        const contents gates = K == 1 ? POSITIVE : KEYS;
+        const operand gate = {'T', gates, 5, {B, n, K, K, E}, 2 * K}, x = {'T', NORMAL, 4, {B, n, K, E}, 0};
+        const operand h = {'T', POISON, 4, {B, n, K, E}, 0}, start = {'G', NORMAL, 3, {B, K, E}, 0};
+        const operand map = {'G', POISON, 4, {K + 1, B, K, E}, 0}, maps = {'G', NORMAL, 5, {M, K + 1, B, K, E}, 0};
+        const operand gate_apart = {'t', gates, 5, {B, n, K, K, E}, 2 * K}, x_apart = {'t', NORMAL, 4, {B, n, K, E}, 0};
+        const operand h_apart = {'t', POISON, 4, {B, n, K, E}, 0},
+                      maps_apart = {'g', NORMAL, 5, {M, K + 1, B, K, E}, 0};
         for (int backwards = 0; backwards < 2; backwards++) {
             const ls_recurrence_params params = {.backwards = backwards != 0};
             const example examples[] = {

@@ -388,6 +388,7 @@ const op_case op_cases[] = {
     {"conv", 2, {BY({4, 0}), PLAIN({3, 0}, {4, 0})}, build_conv},
     {"conv", 2, {BY({4, 0}), PLAIN({2, 0}, {4, 0})}, build_conv_within},
     {"recurrence", 2, {BY({3, 0}), BY({3, 0})}, build_recurrence},
+    {"recurrence", 2, {BY({2, 0}, {2, 0}, {3, 0}), BY({2, 0}, {3, 0})}, build_recurrence},
 #define KEYS_AND_VALUES BY({2, 0}, {2, 0}), BY({2, 0}, {2, 0}), BY({2, 0}, {1, 0})
 #define SHARED_KEYS BY({1, 0}, {2, 0}), BY({1, 0}, {2, 0}), BY({2, 0}, {3, 0})
     {"linear_recurrence", 3, {KEYS_AND_VALUES}, build_linear_attention},

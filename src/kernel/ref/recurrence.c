@@ -1,14 +1,29 @@
 /*
- * recurrence: each channel's state goes from token to token. recurrence_map: what some tokens make of any state, for
- * ranks that do not know it yet. recurrence_follow: several of these maps, one after the other.
+ * recurrence: each element's state, of one number or a few, goes from token to token. recurrence_map: what some tokens
+ * make of any state, for ranks that do not know it yet. recurrence_follow: several of these maps, one after the other.
  */
 #include "kernel/ref/ref_impl.h"
 
 static bool is_backwards(const ls_kernel_call *call) { return ((const ls_recurrence_params *)call->params)->backwards; }
 
-/* Channel e of token i of batch b of a view [B,N,E]. */
-static real *at(const ls_view *v, int64_t b, int64_t i, int64_t e) {
-    return (real *)v->data + b * v->stride[0] + i * v->stride[1] + e;
+/*
+ * The state of element e behind token n from the one in front of it, tokens in the order in which states follow each
+ * other; returns the token's number.
+ */
+static int64_t step(const ls_kernel_call *call, int64_t b, int64_t n, int64_t e, bool with_x, double *state) {
+    const ls_view *gate = &call->in[0], *x = &call->in[1];
+    const bool back = is_backwards(call);
+    const int64_t K = x->size[2], i = back ? x->size[1] - 1 - n : n, row = gate->stride[back ? 3 : 2],
+                  column = gate->stride[back ? 2 : 3];
+    const real *of_gate = (const real *)gate->data + b * gate->stride[0] + i * gate->stride[1] + e,
+               *of_x = (const real *)x->data + b * x->stride[0] + i * x->stride[1] + e;
+    double next[LS_RECURRENCE_STATES];
+    for (int64_t r = 0; r < K; r++) {
+        next[r] = with_x ? (double)of_x[r * x->stride[2]] : 0;
+        for (int64_t c = 0; c < K; c++) next[r] += (double)of_gate[r * row + c * column] * state[c];
+    }
+    for (int64_t r = 0; r < K; r++) state[r] = next[r];
+    return i;
 }
 
 static ls_status prepare_recurrence(const ls_kernel_call *call, void **state) {
@@ -16,25 +31,26 @@ static ls_status prepare_recurrence(const ls_kernel_call *call, void **state) {
     return ls_kernel_check(LS_KERNEL_RECURRENCE, LS_REAL, call);
 }
 
-/* Channels, numbered over the batch. */
+/* Elements, numbered over the batch. */
 static void recur(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
-    const ls_view *gate = &call->in[0], *x = &call->in[1], *h = &call->out[0];
-    const int64_t N = h->size[1], E = h->size[2];
+    const ls_view *h = &call->out[0];
+    const int64_t N = h->size[1], K = h->size[2], E = h->size[3];
     for (int64_t k = first; k < last; k++) {
         const int64_t b = k / E, e = k % E;
-        double state = (double)((const real *)call->in[2].data)[k];
+        double state[LS_RECURRENCE_STATES];
+        for (int64_t s = 0; s < K; s++) state[s] = (double)((const real *)call->in[2].data)[(b * K + s) * E + e];
         for (int64_t n = 0; n < N; n++) {
-            const int64_t i = is_backwards(call) ? N - 1 - n : n;
-            state = (double)*at(gate, b, i, e) * state + (double)*at(x, b, i, e);
-            *at(h, b, i, e) = (real)state;
+            const int64_t i = step(call, b, n, e, true, state);
+            real *to = (real *)h->data + b * h->stride[0] + i * h->stride[1] + e;
+            for (int64_t s = 0; s < K; s++) to[s * h->stride[2]] = (real)state[s];
         }
     }
 }
 
 static void run_recurrence(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    ref_split(pool, call->out[0].size[0] * call->out[0].size[2], recur, call);
+    ref_split(pool, call->out[0].size[0] * call->out[0].size[3], recur, call);
 }
 
 static ls_status prepare_map(const ls_kernel_call *call, void **state) {
@@ -42,27 +58,24 @@ static ls_status prepare_map(const ls_kernel_call *call, void **state) {
     return ls_kernel_check(LS_KERNEL_RECURRENCE_MAP, LS_REAL, call);
 }
 
+/* Terms of the maps of elements: what becomes of a state of 1 in one place, without x; and of 0, with it. */
 static void map(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
-    const ls_view *gate = &call->in[0], *x = &call->in[1];
-    const int64_t N = x->size[1], E = x->size[2], channels = x->size[0] * E;
+    const int64_t B = call->in[1].size[0], N = call->in[1].size[1], K = call->in[1].size[2], E = call->in[1].size[3];
     real *out = call->out[0].data;
     for (int64_t k = first; k < last; k++) {
-        const int64_t b = k / E, e = k % E;
-        double factor = 1, state = 0;
-        for (int64_t n = 0; n < N; n++) {
-            const int64_t i = is_backwards(call) ? N - 1 - n : n;
-            factor *= (double)*at(gate, b, i, e);
-            state = (double)*at(gate, b, i, e) * state + (double)*at(x, b, i, e);
-        }
-        out[k] = (real)factor;
-        out[channels + k] = (real)state;
+        const int64_t term = k / (B * E), b = k / E % B, e = k % E;
+        double state[LS_RECURRENCE_STATES] = {0};
+        if (term < K) state[term] = 1;
+        for (int64_t n = 0; n < N; n++) (void)step(call, b, n, e, term == K, state);
+        for (int64_t s = 0; s < K; s++) out[((term * B + b) * K + s) * E + e] = (real)state[s];
     }
 }
 
 static void run_map(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    ref_split(pool, call->in[1].size[0] * call->in[1].size[2], map, call);
+    const ls_view *x = &call->in[1];
+    ref_split(pool, (x->size[2] + 1) * x->size[0] * x->size[3], map, call);
 }
 
 static ls_status prepare_follow(const ls_kernel_call *call, void **state) {
@@ -72,23 +85,30 @@ static ls_status prepare_follow(const ls_kernel_call *call, void **state) {
 
 static void follow(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
-    const ls_view *maps = &call->in[0];
-    const int64_t M = maps->size[0], E = maps->size[3];
+    const ls_view *maps = &call->in[0], *out = &call->out[0];
+    const int64_t M = maps->size[0], K = out->size[1], E = out->size[2];
     for (int64_t k = first; k < last; k++) {
-        real *state = (real *)call->out[0].data + k;
-        double sum = (double)*state;
+        const int64_t b = k / E, e = k % E;
+        real *state = (real *)out->data + b * K * E + e;
+        double now[LS_RECURRENCE_STATES], next[LS_RECURRENCE_STATES];
+        for (int64_t s = 0; s < K; s++) now[s] = (double)state[s * E];
         for (int64_t m = 0; m < M; m++) {
-            const real *at_map = (const real *)maps->data + (is_backwards(call) ? M - 1 - m : m) * maps->stride[0] +
-                                 k / E * maps->stride[2] + k % E;
-            sum = (double)at_map[0] * sum + (double)at_map[maps->stride[1]];
+            const real *of_map = (const real *)maps->data + (is_backwards(call) ? M - 1 - m : m) * maps->stride[0] +
+                                 b * maps->stride[2] + e;
+            for (int64_t s = 0; s < K; s++) {
+                next[s] = (double)of_map[K * maps->stride[1] + s * maps->stride[3]];
+                for (int64_t c = 0; c < K; c++)
+                    next[s] += (double)of_map[c * maps->stride[1] + s * maps->stride[3]] * now[c];
+            }
+            for (int64_t s = 0; s < K; s++) now[s] = next[s];
         }
-        *state = (real)sum;
+        for (int64_t s = 0; s < K; s++) state[s * E] = (real)now[s];
     }
 }
 
 static void run_follow(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
-    ref_split(pool, ls_view_elements(&call->out[0]), follow, call);
+    ref_split(pool, call->out[0].size[0] * call->out[0].size[2], follow, call);
 }
 
 const ls_kernel REF(recurrence) = {
