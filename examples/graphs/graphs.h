@@ -20,6 +20,7 @@ ls_tensor mla_loss(ls_graph *g);     /* keys and values from a short vector, of 
 ls_tensor encoder_loss(ls_graph *g); /* full attention: every token sees every token */
 ls_tensor mixer_loss(ls_graph *g);   /* no attention: token shift and convolution along the sequence */
 ls_tensor timemix_loss(ls_graph *g); /* general ops: expressions, sums over a dimension, a recurrence */
+ls_tensor plstm_loss(ls_graph *g);   /* general ops: a recurrence with matrices, read before it is written */
 ls_tensor experts_loss(ls_graph *g); /* general ops: slices, products of three dimensions, softmax, topk, maxima */
 
 #endif

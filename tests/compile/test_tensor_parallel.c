@@ -54,6 +54,7 @@ static const network networks[] = {
     {"mixer", mixer_loss, .ids = V},
     {"products", products_loss, .ids = V},
     {"timemix", timemix_loss, .ids = V},
+    {"plstm", plstm_loss, .ids = V},
     {"experts", experts_loss, .ids = V},
     {"Llama", .config = MODEL("LlamaForCausalLM", "6", "3", ", \"attention_bias\": true, \"mlp_bias\": true"), .ids = V,
      .B = 2, .S = 19},

@@ -39,6 +39,7 @@ static const struct {
     {"encoder", .loss = encoder_loss, .has_zero_gradients = true},
     {"mixer", .loss = mixer_loss, .along_the_sequence = true},
     {"timemix", .loss = timemix_loss, .along_the_sequence = true},
+    {"plstm", .loss = plstm_loss, .along_the_sequence = true},
     {"experts", .loss = experts_loss},
     {"Llama", .fields = "\"architectures\": [\"LlamaForCausalLM\"], \"attention_bias\": true, \"mlp_bias\": true,"
                         " \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 4, \"low_freq_factor\": 1,"
