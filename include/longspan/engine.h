@@ -169,11 +169,15 @@ typedef struct ls_step_result {
     double seconds, wait_seconds; /* of this rank: the whole step, and the part spent waiting for peers */
 } ls_step_result;
 
-/* Runs forward, backward, and with LS_TO_TRAIN the update. LS_USAGE if the engine was opened with LS_TO_EVALUATE. */
+/*
+ * Runs forward, backward, and with LS_TO_TRAIN the update. LS_USAGE if the engine was opened with LS_TO_EVALUATE.
+ * LS_DIVERGED: the loss is not finite, and the last micro-batch has states of ls_rnn_newton that have not converged;
+ * the message names the layer and how many. The update was not applied.
+ */
 LS_MUST_USE ls_status ls_worker_step(ls_worker *worker, const ls_step *step, ls_step_result *result);
 /*
  * Runs the forward pass alone, with any purpose; lr and clip are not used. Parameters and sums of gradients do not
- * change.
+ * change. LS_DIVERGED as ls_worker_step.
  */
 LS_MUST_USE ls_status ls_worker_evaluate(ls_worker *worker, const ls_step *step, ls_step_result *result);
 

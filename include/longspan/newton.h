@@ -22,8 +22,9 @@ typedef struct ls_newton_form {
 /*
  * ls_rnn of one of these kinds, of the same x, weight and result (Danieli et al., "ParaRNN", arXiv 2510.21450). In graphs
  * of f32 and f64. A state that has not converged is NaN, so that no result that depends on it passes for one;
- * *unconverged G[1] is how many there are, of elements of all tokens and sequences, to be fetched. Gradients are those
- * of the solution.
+ * *unconverged G[1] is how many there are, of elements of all tokens and sequences. A step of an engine whose loss is
+ * not finite for that reason is an error, LS_DIVERGED, that names the weight and the number. Gradients are those of the
+ * solution.
  */
 ls_tensor ls_rnn_newton(ls_graph *graph, ls_tensor x, ls_tensor weight, const ls_newton_form *form,
                         ls_tensor *unconverged);

@@ -57,6 +57,12 @@ typedef struct ls_tensor_info {
     ls_tensor storage;
 } ls_tensor_info;
 
+/* What an op could not compute, and is NaN. */
+typedef struct ls_shortfall {
+    ls_tensor count;  /* G[1]: how many results */
+    const char *what; /* a clause that follows the number in a message: of how many, which, and what to do */
+} ls_shortfall;
+
 struct ls_graph {
     ls_arena *arena;
     /* never 0; each of its tensors carries it, so that a tensor of another graph is detected */
@@ -72,6 +78,9 @@ struct ls_graph {
     /* [leaf_slots] hash table by name: ids, 0 = free. It keeps building linear in the number of leaves */
     int *leaves;
     size_t n_leaves, leaf_slots;
+    ls_shortfall *shortfalls; /* in the order of the forward pass; a worker reads them when a loss is not finite */
+    int n_shortfalls;
+    size_t shortfall_capacity;
     ls_status status;
 };
 

@@ -193,6 +193,23 @@ static ls_tensor find_wrong(const layer *l, ls_tensor h, double bound) {
     return constant(l->g, wrong[0]);
 }
 
+/* *count: how many are wrong, to be asked for where a loss is not finite. */
+static void report(const layer *l, ls_tensor wrong, ls_tensor weight, const ls_newton_form *form, ls_tensor *count) {
+    ls_graph *g = l->g;
+    const ls_shape *s = &ls_graph_tensor(g, wrong)->shape;
+    *count = ls_named(g, ls_sum(g, wrong), "unconverged %d", g->n_shortfalls);
+    if (count->id == 0) return;
+    const int64_t states = s->dim[0].size * s->dim[1].size * s->dim[2].size;
+    char what[512];
+    ls_print(
+        what, sizeof what,
+        "of %lld states of rnn_newton with weight \"%s\" have not converged: after %d steps they differ by more than"
+        " %g from what the cell makes of those before; take more steps, or ls_rnn, which goes token by token",
+        (long long)states, ls_graph_tensor(g, weight)->name, form->steps, form->bound);
+    *LS_PUSH(g->arena, g->shortfalls, g->n_shortfalls, g->shortfall_capacity) =
+        (ls_shortfall){*count, ls_arena_strdup(g->arena, what)};
+}
+
 /* NaN there. */
 static ls_tensor spoil(ls_graph *g, ls_tensor y, ls_tensor wrong) {
     const ls_tensor in[] = {y, wrong};
@@ -257,7 +274,7 @@ ls_tensor ls_rnn_newton(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_new
         if (i + 1 < form->steps) (void)constant(g, h);
     }
     const ls_tensor wrong = find_wrong(&l, h, form->bound);
-    *unconverged = ls_sum(g, wrong);
+    report(&l, wrong, weight, form, unconverged);
     take_apart(&l, h, state);
     return ls_split_last(g, spoil(g, state[0], wrong), H, D);
 }

@@ -125,17 +125,28 @@ static ls_status fill_defaults(ls_engine_options *o) {
 
 static const ls_update update_for[] = {[LS_TO_TRAIN] = LS_UPDATE_APPLY, [LS_TO_DIFFERENTIATE] = LS_UPDATE_REDUCE};
 
+static bool is_among(const ls_tensor *list, int n, ls_tensor t) {
+    bool among = false;
+    for (int i = 0; i < n; i++) among |= list[i].id == t.id;
+    return among;
+}
+
+/* What the user reads, and what a worker reads where a loss is not finite. */
 static ls_status copy_read(ls_engine *e) {
-    const int n = e->options.n_read;
+    const int n = e->options.n_read, more = e->graph->n_shortfalls;
     const ls_tensor *given = e->options.read;
     e->options.read = NULL;
     if (n < 0 || (n > 0 && given == NULL))
         return ls_error(LS_INVALID, "options.n_read is %d%s", n,
                         n > 0 ? ", but options.read is NULL" : "; expected 0 or more");
-    if (n == 0) return ls_ok();
-    ls_tensor *own = malloc(sizeof *own * (size_t)n);
-    if (own == NULL) return ls_error(LS_NO_MEMORY, "no memory for a list of %d tensors", n);
-    memcpy(own, given, sizeof *own * (size_t)n);
+    if (n + more == 0) return ls_ok();
+    ls_tensor *own = malloc(sizeof *own * (size_t)(n + more));
+    if (own == NULL) return ls_error(LS_NO_MEMORY, "no memory for a list of %d tensors", n + more);
+    if (n > 0) memcpy(own, given, sizeof *own * (size_t)n);
+    for (int i = 0; i < more; i++) {
+        const ls_tensor count = e->graph->shortfalls[i].count;
+        if (!is_among(own, n, count)) own[e->options.n_read++] = count;
+    }
     e->options.read = own;
     return ls_ok();
 }

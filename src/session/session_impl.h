@@ -7,7 +7,7 @@
 
 struct ls_engine {
     ls_graph *graph;           /* borrowed */
-    ls_engine_options options; /* defaults filled in; `read` is the engine's own copy */
+    ls_engine_options options; /* defaults filled in; `read` is the engine's own copy, with the graph's shortfalls */
     int forward_nodes;         /* of the completed graph */
     ls_job job;
     ls_session *session;

@@ -184,6 +184,60 @@ static ls_status check_all_set(const ls_worker *w) {
     return ls_ok();
 }
 
+/* --- tensors that a worker reads ---------------------------------------------------------------------------------- */
+
+/* Converts n elements, from element `first` on, to f64. */
+static void widen(ls_dtype dtype, const void *from, int64_t first, int64_t n, double *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = ls_number_at(from, dtype, first + i);
+}
+
+/* A whole array that is read as f64. */
+typedef struct read_array {
+    ls_dtype dtype;
+    bool partial; /* the ranks' terms are added, in rank order, so that the result has the same bits in every run */
+    double *out;
+} read_array;
+
+/* Adds or copies one row of elements. */
+static void read_row(const read_array *a, const char *from, int64_t first, int64_t n) {
+    if (!a->partial) {
+        widen(a->dtype, from, 0, n, a->out + first);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double term;
+        widen(a->dtype, from, i, 1, &term);
+        a->out[first + i] += term;
+    }
+}
+
+static ls_status read_rows(void *context, const ls_range *rows, const void *data) {
+    const read_array *a = context;
+    const size_t element = ls_dtype_bytes(a->dtype);
+    for (int64_t r = 0; r < rows->count[0]; r++) {
+        const int64_t at = (int64_t)rows->offset + r * rows->stride[0];
+        read_row(a, (const char *)data + (size_t)r * rows->length, at / (int64_t)element,
+                 (int64_t)(rows->length / element));
+    }
+    return ls_ok();
+}
+
+/* Collective: the whole of a tensor that is fetched, on each rank whose `out` is not NULL. */
+static ls_status read_tensor(const ls_worker *w, const char *name, double *out) {
+    const ls_rank *rank = w->state->rank;
+    ls_comm_doing(rank->comm, "tensor \"%s\"", name);
+    const ls_image *image = rank->image;
+    const ls_binding *binding = ls_image_find(image, name);
+    read_array array = {.dtype = binding->operand.view.dtype, .out = out};
+    array.partial = binding->partial != 0;
+    const int64_t n = array.partial && out != NULL ? ls_shape_elements(&binding->shape) : 0;
+    for (int64_t i = 0; i < n; i++) out[i] = 0;
+    for (int s = 0; s < image->slices; s++)
+        LS_TRY(ls_rank_gather(rank, ls_image_find_micro(image, name, image->micro_batches - 1, s), true,
+                              out != NULL ? read_rows : NULL, &array));
+    return ls_ok();
+}
+
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
 /* The context of `feed`. */
@@ -209,6 +263,17 @@ static ls_status run_empty_step(const ls_rank *rank, ls_step_result *out) {
     return ls_ok();
 }
 
+/* Where a loss is not finite: LS_DIVERGED names the first layer that could not compute all of the last micro-batch. */
+static ls_status check_computed(const ls_worker *w, double loss) {
+    const ls_graph *g = w->state->engine->graph;
+    for (int i = 0; i < g->n_shortfalls && !isfinite(loss); i++) {
+        double count = 0;
+        LS_TRY(read_tensor(w, ls_graph_tensor(g, g->shortfalls[i].count)->name, &count));
+        if (count > 0) return ls_error(LS_DIVERGED, "%.0f %s", count, g->shortfalls[i].what);
+    }
+    return ls_ok();
+}
+
 static ls_status run_evaluation(ls_worker *w, const ls_step *step, ls_step_result *out) {
     feeding f = {w, step};
     ls_step_sums sums;
@@ -216,7 +281,7 @@ static ls_status run_evaluation(ls_worker *w, const ls_step *step, ls_step_resul
                                  &(ls_micro_batches){w->state->engine->options.micro_batches, feed, NULL, &f}, &sums));
     out->loss = sums.loss / (double)step->tokens;
     out->stop = sums.stop;
-    return ls_ok();
+    return check_computed(w, out->loss);
 }
 
 static ls_status run_step(ls_worker *w, const ls_step *step, ls_step_result *out) {
@@ -240,7 +305,7 @@ static ls_status run_step(ls_worker *w, const ls_step *step, ls_step_result *out
     out->applied = sums.applied;
     out->stop = sums.stop;
     w->state->updates += sums.applied;
-    return ls_ok();
+    return check_computed(w, out->loss);
 }
 
 typedef ls_status (*step_function)(ls_worker *w, const ls_step *step, ls_step_result *out);
@@ -277,12 +342,8 @@ ls_status ls_worker_evaluate(ls_worker *w, const ls_step *step, ls_step_result *
     return check_and_time(w, "an evaluation", step, run_evaluation, result);
 }
 
-/* --- values that a worker reads ----------------------------------------------------------------------------------- */
-
-/* Converts n elements, from element `first` on, to f64. */
-static void widen(ls_dtype dtype, const void *from, int64_t first, int64_t n, double *out) {
-    for (int64_t i = 0; i < n; i++) out[i] = ls_number_at(from, dtype, first + i);
-}
+/* --- parameters and gradients that a worker reads ------------------------------------------------------------------
+ */
 
 /* A parameter, or its gradient, that is read as f64. */
 typedef struct read_flat {
@@ -343,39 +404,6 @@ ls_status ls_worker_get_gradient(ls_worker *w, const char *name, double *out) {
     return gather_flat(rank, LS_BIND_SHARD, rank->image->accumulator, flat, out);
 }
 
-/* --- tensors ------------------------------------------------------------------------------------------------------ */
-
-/* A whole array that is read as f64. */
-typedef struct read_array {
-    ls_dtype dtype;
-    bool partial; /* the ranks' terms are added, in rank order, so that the result has the same bits in every run */
-    double *out;
-} read_array;
-
-/* Adds or copies one row of elements. */
-static void read_row(const read_array *a, const char *from, int64_t first, int64_t n) {
-    if (!a->partial) {
-        widen(a->dtype, from, 0, n, a->out + first);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        double term;
-        widen(a->dtype, from, i, 1, &term);
-        a->out[first + i] += term;
-    }
-}
-
-static ls_status read_rows(void *context, const ls_range *rows, const void *data) {
-    const read_array *a = context;
-    const size_t element = ls_dtype_bytes(a->dtype);
-    for (int64_t r = 0; r < rows->count[0]; r++) {
-        const int64_t at = (int64_t)rows->offset + r * rows->stride[0];
-        read_row(a, (const char *)data + (size_t)r * rows->length, at / (int64_t)element,
-                 (int64_t)(rows->length / element));
-    }
-    return ls_ok();
-}
-
 static bool is_readable(const ls_engine *e, const char *name) {
     for (int i = 0; i < e->options.n_read; i++) {
         if (strcmp(ls_graph_tensor(e->graph, e->options.read[i])->name, name) == 0) return true;
@@ -386,21 +414,9 @@ static bool is_readable(const ls_engine *e, const char *name) {
 ls_status ls_worker_get_tensor(ls_worker *w, const char *name, double *out) {
     LS_TRY(check_worker(w));
     LS_NEED(name, "name");
-    const ls_engine *e = w->state->engine;
-    const ls_rank *rank = w->state->rank;
-    if (!is_readable(e, name))
+    if (!is_readable(w->state->engine, name))
         return ls_error(LS_USAGE, "tensor \"%s\" was not among those to be read when the engine was opened", name);
-    ls_comm_doing(rank->comm, "tensor \"%s\"", name);
-    const ls_image *image = rank->image;
-    const ls_binding *binding = ls_image_find(image, name);
-    read_array array = {.dtype = binding->operand.view.dtype, .out = out};
-    array.partial = binding->partial != 0;
-    const int64_t n = array.partial && out != NULL ? ls_shape_elements(&binding->shape) : 0;
-    for (int64_t i = 0; i < n; i++) out[i] = 0;
-    for (int s = 0; s < image->slices; s++)
-        LS_TRY(ls_rank_gather(rank, ls_image_find_micro(image, name, image->micro_batches - 1, s), true,
-                              out != NULL ? read_rows : NULL, &array));
-    return ls_ok();
+    return read_tensor(w, name, out);
 }
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
