@@ -91,7 +91,7 @@ static void measure_layer(const bench *b, const recurrence_layer *l, const recur
     const ls_linear_recurrence_params params = {.delta = l->delta};
     recurrence_arrays a;
     stop_unless(recurrence_arrays_make(l, b->dtype, b->S, &a));
-    const double tokens = (double)(b->S * l->H), D = (double)l->D, E = (double)l->E, shared = 64,
+    const double tokens = (double)(b->S * l->H), D = (double)l->D, E = (double)l->E, shared = 48,
                  forward = tokens * ls_linear_recurrence_flops(&params, D, E),
                  state = 2 * D * (E + (l->delta ? D : 0)), /* what a map's state is multiplied with, or changed by */
         mapped = tokens * (state + (l->delta ? state + shared * (2 * D + E) : 0)),

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-enum { SHARED = 64 }; /* tokens that are computed together (kernel/cpu/linear_recurrence.h), for counts of work */
+enum { SHARED = 48 }; /* tokens that are computed together (kernel/cpu/linear_recurrence.h), for counts of work */
 
 static const ls_linear_recurrence_node *params_of(const ls_node *node) { return node->params; }
 
@@ -129,7 +129,7 @@ static void grad_dims(const ls_graph *g, const ls_node *node, char *text) { writ
 
 double ls_linear_recurrence_flops(const ls_linear_recurrence_params *p, double D, double E) {
     const double state = 2 * D * E, scores = SHARED * D, values = SHARED * E;
-    return p->unmasked ? state : 2 * state + scores + values + (p->delta ? state + 2 * scores + values : 0);
+    return p->unmasked ? state : 2 * state + scores + values + (p->delta ? state + scores + values : 0);
 }
 
 static double forward_flops(const ls_view *in, const ls_view *out, const void *params) {
@@ -169,8 +169,7 @@ static ls_tensor recurrence_next(ls_next *n, const ls_node *node) {
     ls_linear_recurrence_node params = *params_of(node);
     const int given = LS_LINEAR_OPTIONS + params.has_decay + params.has_beta;
     ls_tensor in[LS_NODE_INPUTS] = {[LS_LINEAR_NEXT_STATE] = ls_next_state(n)};
-    for (int i = 0; i < given; i++)
-        in[LS_LINEAR_NEXT_INPUTS + i] = ls_next_tensor(n, node->in[i]);
+    for (int i = 0; i < given; i++) in[LS_LINEAR_NEXT_INPUTS + i] = ls_next_tensor(n, node->in[i]);
     params.has_places = false;
     return ls_graph_add(ls_next_graph(n), &ls_op_linear_recurrence_next, &params, sizeof params, in,
                         LS_LINEAR_NEXT_INPUTS + given, -1);

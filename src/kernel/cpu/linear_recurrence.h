@@ -5,8 +5,11 @@
  * the sum behind it, and D_ij = exp of the sum of tokens j+1..i:
  *
  *   P_ij = sum over d of q_id k_jd D_ijd, j <= i      A_ij = the same of k and k, j < i      T = Diag(beta) A
- *   U = (I+T)^-1 beta V     W = (I+T)^-1 beta (K e)   or, where values are added, U = beta V and W = 0
- *   V' = U - W S            O = (q e) S + P V'        S = Diag(e of the last token) S + (k f)^T V'
+ *   V' = (I+T)^-1 (beta V - beta (K e) S), or, where values are added, V' = beta V
+ *   O = (q e) S + P V'      S = Diag(e of the last token) S + (k f)^T V'
+ *
+ * The state is taken from the right side before the system is solved: so the system has E columns, where a solution for
+ * every state, (I+T)^-1 [beta V | beta (K e)], has E + D.
  *
  * All exponents are sums of decays of neighbouring tokens, none a difference of two sums: where decays are strong, such
  * a difference has few correct digits, and the exponential of one of the sums may overflow. A chunk ends where a
@@ -22,7 +25,7 @@
 #include "kernel/cpu/vmath.h"
 
 /* Tokens of a chunk, and of a part of it within which decays of elements are not factored. */
-enum { CHUNK = 64, PART = 16 };
+enum { CHUNK = 48, PART = 16 };
 /* Heads with one key that are computed together, at most. */
 enum { BUNDLE = 4 };
 
@@ -117,17 +120,16 @@ typedef struct chunk {
     rows g, e, f; /* of decays of elements */
     rows qe, kf;
     rows D, P, A, T;                       /* D: of decays of heads */
-    rows x;                                /* [U | W], where W is left out if values are added */
+    rows bv, bke;                          /* beta v; of a delta rule beta k e */
     rows some_x, some_k, turned_some;      /* decays of elements: factored parts */
     float *beta, *scalar, *up_to, *behind; /* by token; up_to and behind are e and f of decays of heads */
     float *last;                           /* what a state is multiplied by, for each element of a key */
 } chunk;
 
-static inline int64_t solved_width(const views *x) { return x->LE + (x->delta ? x->LD : 0); }
-
-/* The columns of x that are U, and those that are W. */
-static inline rows u_of(const views *x, rows m) { return columns_from(m, 0, x->LE); }
-static inline rows w_of(const views *x, rows m) { return columns_from(m, x->LE, x->LD); }
+/* Columns of a map: [U | M], where M is left out if it is a diagonal. */
+static inline int64_t map_width(const views *x) { return x->LE + (x->delta ? x->LD : 0); }
+static inline rows u_of(const views *x, rows map) { return columns_from(map, 0, x->LE); }
+static inline rows m_of(const views *x, rows map) { return columns_from(map, x->LE, map.columns - x->LE); }
 
 static inline chunk take_chunk(const views *x, room *at) {
     const int64_t elements = x->by_element ? CHUNK : 0;
@@ -144,7 +146,8 @@ static inline chunk take_chunk(const views *x, room *at) {
     c.P = take(at, CHUNK, CHUNK);
     c.A = take(at, CHUNK, CHUNK);
     c.T = take(at, CHUNK, CHUNK);
-    c.x = take(at, CHUNK, solved_width(x));
+    c.bv = take(at, CHUNK, x->LE);
+    c.bke = take(at, x->delta ? CHUNK : 0, x->LD);
     c.some_x = take(at, x->by_element ? PART : 0, x->LD);
     c.some_k = take(at, elements, x->LD);
     c.turned_some = take(at, x->by_element ? x->LD : 0, CHUNK);
@@ -339,7 +342,7 @@ static inline void make_head(const views *x, chunk *c, int64_t b, int64_t h) {
     load_gates(x, c, b, h);
     if (x->v != NULL) {
         load_rows(c->v, x->v, b, c->first, c->n, h, c->ahead);
-        scale_rows(u_of(x, c->x), c->v, c->beta, c->n);
+        scale_rows(c->bv, c->v, c->beta, c->n);
     }
     x->by_element ? find_decays_of_elements(x, c) : find_decays_of_heads(x, c);
     decay_rows(x, c, c->kf, c->k, c->f, c->behind);
@@ -350,20 +353,19 @@ static inline void make_head(const views *x, chunk *c, int64_t b, int64_t h) {
     if (!x->delta) return;
     find_scores(x, c, c->A, c->k, c->kk, true);
     scale_rows(c->T, c->A, c->beta, c->n);
-    decay_rows(x, c, w_of(x, c->x), c->k, c->e, c->up_to);
-    scale_rows(w_of(x, c->x), w_of(x, c->x), c->beta, c->n);
+    decay_rows(x, c, c->bke, c->k, c->e, c->up_to);
+    scale_rows(c->bke, c->bke, c->beta, c->n);
     clear_behind(c->T, c->n);
-    clear_behind(c->x, c->n);
-    solve(c->T, x->v != NULL ? c->x : w_of(x, c->x), c->n);
 }
 
-/* V' = U - W S, of E columns or, of a map, of LE + D, where U has zeros; in `written`, or where U lies. */
+/* V', of E columns or, of a map, of LE + D, where V has zeros; in `written`, or where values are added in c->bv. */
 static inline rows find_written(const views *x, const chunk *c, rows S, rows written) {
-    if (!x->delta) return u_of(x, c->x);
-    const rows more = columns_from(written, x->LE, written.columns - x->LE);
-    const left w = as_it_is(w_of(x, c->x));
-    product(u_of(x, written), c->n, w, S, x->D, minus(u_of(x, c->x)));
-    if (more.columns > 0) product(more, c->n, w, columns_from(S, x->LE, more.columns), x->D, negative());
+    if (!x->delta) return c->bv;
+    const rows more = m_of(x, written);
+    product(u_of(x, written), c->n, as_it_is(c->bke), S, x->D, minus(c->bv));
+    if (more.columns > 0) product(more, c->n, as_it_is(c->bke), m_of(x, S), x->D, negative());
+    clear_behind(written, c->n);
+    solve(c->T, written, c->n);
     return written;
 }
 
@@ -374,20 +376,25 @@ static inline void advance(const views *x, const chunk *c, rows to, rows S, rows
 
 /* --- a chunk backwards -------------------------------------------------------------------------------------------- */
 
-/* z: the gradient of V', P^T dO + (k f) dS; of a map, dS and z have more columns. */
+/*
+ * z: the gradient of V', P^T dO + (k f) dS, and in a delta rule then that of the right side from which V' is solved; of
+ * a map, dS and z have more columns.
+ */
 static inline void find_written_gradient(const views *x, const chunk *c, rows dS, rows grad_o, rows z) {
-    product(columns_from(z, 0, dS.columns), c->n, as_it_is(c->kf), dS, x->D, alone());
+    product(z, c->n, as_it_is(c->kf), dS, x->D, alone());
     product_of(UPPER, z, c->n, x->LE, turned(c->P), grad_o, c->n, plus(z));
+    if (!x->delta) return;
+    clear_behind(z, c->n);
+    solve_turned(c->T, z, c->n);
 }
 
-/* dS becomes the gradient of the state in front of the chunk, where that of V' is given, in a delta rule. */
+/* dS becomes the gradient of the state in front of the chunk; z as above, read in a delta rule alone. */
 static inline void retreat(const views *x, const chunk *c, rows dS, rows grad_o, rows z) {
-    const rows u = u_of(x, dS), more = columns_from(dS, x->LE, dS.columns - x->LE);
+    const rows u = u_of(x, dS), more = m_of(x, dS);
     product(u, x->D, turned(c->qe), grad_o, c->n, plus_of(c->last, u));
     if (!x->delta) return;
-    const left w = turned(w_of(x, c->x));
-    product(u, x->D, w, z, c->n, minus(u));
-    if (more.columns > 0) product(more, x->D, w, columns_from(z, x->LE, x->LD), c->n, (onto){-1, more, c->last});
+    product(u, x->D, turned(c->bke), z, c->n, minus(u));
+    if (more.columns > 0) product(more, x->D, turned(c->bke), m_of(x, z), c->n, (onto){-1, more, c->last});
 }
 
 /* --- work in parts ------------------------------------------------------------------------------------------------ */

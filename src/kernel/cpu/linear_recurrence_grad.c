@@ -12,8 +12,8 @@ typedef struct grad_room {
     chunk c;
     rows zero, dS[BUNDLE], turned_S;
     rows written, grad_o, turned_written;
-    rows z;                  /* gradients of U and W, and of what they are solved from */
-    rows turned_x;           /* [U | W] transposed */
+    rows z;                  /* the gradient of what is written, or of the right side that it is solved from */
+    rows w;                  /* that of k e, over beta, in a delta rule */
     rows scores;             /* gradients of P or of T */
     rows dqk, dkk;           /* decays of heads: gradients of the products of q and k, and of k and k, of a bundle */
     rows dq, dk;             /* of a bundle */
@@ -37,14 +37,13 @@ static views grad_views(const ls_kernel_call *call) {
 }
 
 static grad_room take_grad(const views *x, room *at) {
-    const int64_t solved = solved_width(x), elements = x->by_element ? CHUNK : 0,
-                  sums = x->by_element ? x->LD : V_LANES;
+    const int64_t elements = x->by_element ? CHUNK : 0, sums = x->by_element ? x->LD : V_LANES;
     grad_room r = {.c = take_chunk(x, at), .zero = take(at, x->D, x->LE), .turned_S = take(at, x->LE, x->LD)};
     r.written = take(at, CHUNK, x->LE);
     r.grad_o = take(at, CHUNK, x->LE);
     r.turned_written = take(at, x->LE, CHUNK);
-    r.z = take(at, CHUNK, solved);
-    r.turned_x = take(at, solved, CHUNK);
+    r.z = take(at, CHUNK, x->LE);
+    r.w = take(at, x->delta ? CHUNK : 0, x->LD);
     r.scores = take(at, CHUNK, CHUNK);
     r.dqk = take(at, CHUNK, CHUNK);
     r.dkk = take(at, CHUNK, CHUNK);
@@ -222,7 +221,7 @@ static void through_state(const views *x, grad_room *r, rows written, rows S, ro
         scores_of_heads_back(r, c->qk, r->dqk, NULL);
     turn(r->turned_S, S, x->D, x->LE);
     product(r->dqe, c->n, as_it_is(r->grad_o), r->turned_S, x->E, alone());
-    if (x->delta) product(w_of(x, r->z), c->n, as_it_is(r->z), r->turned_S, x->E, negative());
+    if (x->delta) product(r->w, c->n, as_it_is(r->z), r->turned_S, x->E, negative());
     turn(r->turned_S, dS, x->D, x->LE);
     product(r->dkf, c->n, as_it_is(written), r->turned_S, x->E, alone());
 }
@@ -231,22 +230,19 @@ static void store_gate(const ls_view *to, int64_t b, int64_t n, int64_t h, float
     if (to->size[3] > 0) ((float *)to->data)[place_of(to, b, n, h)] = value;
 }
 
-/* Through (I + T) X = [beta V | beta K e] of a delta rule: dbeta and more of dk. */
+/* Through (I + T) V' = beta V - beta (K e) S of a delta rule: dbeta and more of dk. */
 static void through_solution(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h) {
     const chunk *c = &r->c;
-    const rows u = u_of(x, r->z), w = w_of(x, r->z);
     float minus_beta[CHUNK];
-    clear_behind(r->z, c->n);
-    solve_turned(c->T, r->z, c->n);
-    turn(r->turned_x, c->x, c->n, c->x.columns);
-    lower_of_product(r->scores, c->n, as_it_is(r->z), r->turned_x, c->x.columns);
+    lower_of_product(r->scores, c->n, as_it_is(r->z), r->turned_written, x->E);
     for (int64_t i = 0; i < c->n; i++) { /* the gradient of T is that of -(I + T)^-1 */
         v_f32 sum = v_set(0.0f);
         for (int64_t j = 0; j <= i; j += V_LANES) /* A has nothing on its diagonal and above it */
             sum -= load_whole(r->scores.at + i * r->scores.width + j) * load_whole(c->A.at + i * c->A.width + j);
         for (int64_t j = i; j < ls_min(CHUNK, whole_vectors(i + 1)); j++) r->scores.at[i * r->scores.width + j] = 0;
         minus_beta[i] = -c->beta[i];
-        store_gate(&call->out[4], b, c->first + i, h, v_sum_lanes(sum) + dot(u, c->v, i) + dot_decayed(x, c, w, i));
+        store_gate(&call->out[4], b, c->first + i, h,
+                   v_sum_lanes(sum) + dot(r->z, c->v, i) + dot_decayed(x, c, r->w, i));
     }
     if (x->by_element) {
         scale_rows(r->scores, r->scores, minus_beta, c->n);
@@ -254,18 +250,17 @@ static void through_solution(const ls_kernel_call *call, const views *x, grad_ro
     } else {
         scores_of_heads_back(r, c->kk, r->dkk, minus_beta);
     }
-    scale_rows(w, w, c->beta, c->n);
-    through_decay(x, c, r->dk, r->dsum, w, c->e, c->up_to, c->k);
+    scale_rows(r->w, r->w, c->beta, c->n);
+    through_decay(x, c, r->dk, r->dsum, r->w, c->e, c->up_to, c->k);
 }
 
 /* Through the values. */
 static void through_values(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h) {
     const chunk *c = &r->c;
-    const rows u = u_of(x, r->z);
     if (!x->delta)
-        for (int64_t i = 0; i < c->n; i++) store_gate(&call->out[4], b, c->first + i, h, dot(u, c->v, i));
-    scale_rows(u, u, c->beta, c->n);
-    store_rows(u, &call->out[2], b, c->first, c->n, h);
+        for (int64_t i = 0; i < c->n; i++) store_gate(&call->out[4], b, c->first + i, h, dot(r->z, c->v, i));
+    scale_rows(r->z, r->z, c->beta, c->n);
+    store_rows(r->z, &call->out[2], b, c->first, c->n, h);
 }
 
 /* The gradient of the decays, from those of their sums. */
@@ -317,7 +312,7 @@ static void head_back_unmasked(const ls_kernel_call *call, const views *x, grad_
     turn(r->turned_S, S, x->D, x->LE);
     product(r->dq, c->n, as_it_is(r->grad_o), r->turned_S, x->E, plus(r->dq));
     turn(r->turned_S, dS, x->D, x->LE);
-    product(r->dk, c->n, as_it_is(c->x), r->turned_S, x->E, plus(r->dk));
+    product(r->dk, c->n, as_it_is(c->bv), r->turned_S, x->E, plus(r->dk));
     product(r->z, c->n, as_it_is(c->k), dS, x->D, alone());
     through_values(call, x, r, b, h);
 }

@@ -31,9 +31,9 @@ typedef struct map_room {
 } map_room;
 
 static map_room take_map(const views *x, room *at) {
-    map_room r = {.c = take_chunk(x, at), .written = take(at, CHUNK, solved_width(x))};
+    map_room r = {.c = take_chunk(x, at), .written = take(at, CHUNK, map_width(x))};
     for (int i = 0; i < BUNDLE; i++) {
-        r.S[i] = take(at, x->D, solved_width(x));
+        r.S[i] = take(at, x->D, map_width(x));
         r.factor[i] = take(at, 1, x->LD);
     }
     return r;
@@ -75,7 +75,7 @@ static void map_body(const ls_kernel_call *call, const views *x, const bundle *o
         float *map = (float *)call->out[0].data + (of->b * x->H + of->first + i) * size, *M = map + x->D * x->E;
         store_dense(r.S[i], map, x->D, x->E);
         if (x->delta)
-            store_dense(w_of(x, r.S[i]), M, x->D, x->D);
+            store_dense(m_of(x, r.S[i]), M, x->D, x->D);
         else
             memcpy(M, r.factor[i].at, (size_t)factors * sizeof(float));
     }
@@ -107,9 +107,9 @@ typedef struct back_room {
 } back_room;
 
 static back_room take_back(const views *x, room *at) {
-    back_room r = {.c = take_chunk(x, at), .z = take(at, CHUNK, solved_width(x)), .grad_o = take(at, CHUNK, x->LE)};
+    back_room r = {.c = take_chunk(x, at), .z = take(at, CHUNK, map_width(x)), .grad_o = take(at, CHUNK, x->LE)};
     for (int i = 0; i < BUNDLE; i++) {
-        r.dS[i] = take(at, x->D, solved_width(x));
+        r.dS[i] = take(at, x->D, map_width(x));
         r.factor[i] = take(at, 1, x->LD);
     }
     r.ends = (int32_t *)take(at, 1, x->N + 1).at;
@@ -155,7 +155,7 @@ static void back_body(const ls_kernel_call *call, const views *x, const bundle *
         float *map = (float *)call->out[0].data + (of->b * x->H + of->first + i) * size, *M = map + x->D * x->E;
         store_dense(r.dS[i], map, x->D, x->E);
         if (x->delta)
-            for (int64_t m = 0; m < factors; m++) M[m] = w_of(x, r.dS[i]).at[m % x->D * r.dS[i].width + m / x->D];
+            for (int64_t m = 0; m < factors; m++) M[m] = m_of(x, r.dS[i]).at[m % x->D * r.dS[i].width + m / x->D];
         else
             memcpy(M, r.factor[i].at, (size_t)factors * sizeof(float));
     }
