@@ -152,7 +152,8 @@ static bool is_exchanged(const ls_question *q, int letter) {
 static void add(ls_question *q, ls_spread_way way, int letter) { q->option[q->n++] = (ls_spread_option){way, letter}; }
 
 void ls_question_ask(const ls_along *along, const ls_node *node, ls_question *q) {
-    *q = (ls_question){.along = along, .node = node};
+    const bool features = along->axis->kind == LS_AXIS_FEATURE;
+    *q = (ls_question){.along = along, .node = node, .work = features ? ls_node_work(along->graph, node) : 0};
     ls_node_dims_find(along->graph, node, &q->dims);
     for (int letter = 0; letter < q->dims.n; letter++) {
         if (is_cut(q, letter)) add(q, LS_CUT, letter);
@@ -160,6 +161,6 @@ void ls_question_ask(const ls_along *along, const ls_node *node, ls_question *q)
         if (is_exchanged(q, letter)) add(q, LS_EXCHANGE, letter);
     }
     if (node->op->addends != 0) add(q, LS_ADD_UP, -1);
-    if (adds_to_sum(node) && along->axis->kind != LS_AXIS_FEATURE) add(q, LS_ADD_ON_FIRST, -1);
+    if (adds_to_sum(node) && !features) add(q, LS_ADD_ON_FIRST, -1);
     add(q, LS_ALL_WHOLE, -1);
 }

@@ -132,12 +132,10 @@ static double bytes_of(const ls_tensor_info *info) {
     return (double)ls_shape_elements(&info->shape) * (double)ls_dtype_bytes(info->dtype);
 }
 
-/* The operations of a node on the whole of its tensors. */
-static double work_of(const ls_question *q) {
-    const ls_node *node = q->node;
+double ls_node_work(const ls_graph *graph, const ls_node *node) {
     ls_view in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
     for (int i = 0; i < ls_node_tensors(node); i++) {
-        const ls_tensor_info *info = info_of(q, ls_node_tensor(node, i));
+        const ls_tensor_info *info = ls_graph_tensor(graph, ls_node_tensor(node, i));
         int64_t size[LS_MAX_DIMS];
         for (int d = 0; d < info->shape.ndim; d++) size[d] = info->shape.dim[d].size;
         *(i < node->n_in ? &in[i] : &out[i - node->n_in]) = ls_view_dense(NULL, info->dtype, info->shape.ndim, size);
@@ -171,7 +169,7 @@ double ls_option_price(const ls_question *q, const ls_decided *decided, ls_sprea
     const bool features = q->along->axis->kind == LS_AXIS_FEATURE;
     const bool exchanges = option.way == LS_EXCHANGE;
     const bool shared = exchanges || option.way == LS_CUT || option.way == LS_CUT_PRODUCT;
-    double price = exchanges ? exchange_of(q) : features && !shared ? work_of(q) / FLOPS_PER_BYTE : 0;
+    double price = exchanges ? exchange_of(q) : features && !shared ? q->work / FLOPS_PER_BYTE : 0;
     for (int o = 0; o < q->node->n_out && features; o++) {
         const ls_tensor t = q->node->out[o];
         if (q->along->features->kept[t.id] && ls_option_output(q, option, o) < 0)

@@ -208,15 +208,13 @@ static int touched_by(const ls_along *l, const ls_node *node, int list[TOUCHED])
 }
 
 /* The candidates that go on from a choice with node n. */
-static int extend(search *s, int n, int from, int n_candidates) {
+static int extend(search *s, const ls_question *q, int n, int from, int n_candidates) {
     const ls_along *l = s->along;
     choice *c = &s->now[from];
-    ls_question q;
     int list[TOUCHED];
     ls_along_placement at[TOUCHED];
     unsigned char made[TOUCHED];
-    ls_question_ask(l, &l->graph->nodes[n], &q);
-    const int touched = touched_by(l, q.node, list);
+    const int touched = touched_by(l, q->node, list);
     for (int k = 0; k < touched; k++) {
         at[k] = c->decided.at[list[k]];
         made[k] = c->decided.made[list[k]];
@@ -224,16 +222,16 @@ static int extend(search *s, int n, int from, int n_candidates) {
     const int gathered = c->decided.gathered;
     uint64_t before = c->open ^ hash_of_gathered(s, &c->decided, n - 1); /* without what the node touches */
     for (int k = 0; k < touched; k++) before ^= s->last[list[k]] >= n ? hash_of(&c->decided, list[k]) : 0;
-    for (int o = 0; o < q.n; o++) {
+    for (int o = 0; o < q->n; o++) {
         int misfit;
         ls_decided_meet(l, n, &c->decided);
-        const double price = ls_option_price(&q, &c->decided, q.option[o], &misfit);
+        const double price = ls_option_price(q, &c->decided, q->option[o], &misfit);
         if (price >= 0) {
-            ls_decided_note(&q, q.option[o], &c->decided);
+            ls_decided_note(q, q->option[o], &c->decided);
             uint64_t open = before;
             for (int k = 0; k < touched; k++) open ^= s->last[list[k]] > n ? hash_of(&c->decided, list[k]) : 0;
             open ^= hash_of_gathered(s, &c->decided, n);
-            s->candidates[n_candidates] = (candidate){c->price + price, open, n_candidates, from, q.option[o]};
+            s->candidates[n_candidates] = (candidate){c->price + price, open, n_candidates, from, q->option[o]};
             n_candidates++;
         }
         for (int k = 0; k < touched; k++) {
@@ -252,10 +250,8 @@ static int by_price(const void *x, const void *y) {
 }
 
 /* The cheapest candidates with node n, of those that decide the same one, become the choices. */
-static void go_on(search *s, int n, int n_candidates) {
+static void go_on(search *s, const ls_question *q, int n, int n_candidates) {
     const ls_along *l = s->along;
-    ls_question q;
-    ls_question_ask(l, &l->graph->nodes[n], &q);
     qsort(s->candidates, (size_t)n_candidates, sizeof *s->candidates, by_price);
     int n_next = 0;
     for (int i = 0; i < n_candidates && n_next < s->width; i++) {
@@ -266,7 +262,7 @@ static void go_on(search *s, int n, int n_candidates) {
         choice *to = &s->next[n_next++];
         copy_decided(l, &s->now[c->from].decided, &to->decided);
         ls_decided_meet(l, n, &to->decided);
-        ls_decided_note(&q, c->option, &to->decided);
+        ls_decided_note(q, c->option, &to->decided);
         to->price = c->price;
         to->open = c->open;
         s->steps[s->n_steps] = (step){c->option, s->now[c->from].step};
@@ -306,8 +302,10 @@ ls_status ls_spread_search(const ls_along *l, const ls_decided *decided, ls_aren
         int n_candidates = 0;
         for (int i = 0; i < s.n_now && l->graph->nodes[n].n_in == 0; i++) ls_decided_meet(l, n, &s.now[i].decided);
         if (l->graph->nodes[n].n_in == 0) continue;
-        for (int i = 0; i < s.n_now; i++) n_candidates = extend(&s, n, i, n_candidates);
-        go_on(&s, n, n_candidates);
+        ls_question q;
+        ls_question_ask(l, &l->graph->nodes[n], &q);
+        for (int i = 0; i < s.n_now; i++) n_candidates = extend(&s, &q, n, i, n_candidates);
+        go_on(&s, &q, n, n_candidates);
         if (s.n_now == 0) return ls_ok();
     }
     const double rounding = 1e-9;
