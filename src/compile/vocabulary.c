@@ -5,9 +5,15 @@
  */
 #include "compile/redistribute/redistribute.h"
 
-static void cross_entropy(ls_builder *b, ls_operand logits, ls_operand labels, ls_operand loss, ls_operand lse) {
+/* Of a rank's words. params: of the node; the square of the log-sum-exp over all words is added when that is known. */
+static void cross_entropy(ls_builder *b, const ls_cross_entropy_params *params, ls_operand logits, ls_operand labels,
+                          ls_operand loss, ls_operand lse) {
+    ls_cross_entropy_params own = *params;
+    own.z = 0;
     ls_kernel_build call = {.op = "cross_entropy",
                             .kernel = LS_KERNEL_CROSS_ENTROPY,
+                            .params = &own,
+                            .params_bytes = sizeof own,
                             .dtype = b->image->dtype,
                             .n_in = 2,
                             .in = {logits, labels},
@@ -25,6 +31,7 @@ static void lower_in_parts(ls_builder *b, const ls_program_node *at, ls_axes axe
     const ls_node *node = ls_graph_node(b, at);
     const ls_operand logits = ls_lower_tensor(b, node->in[0]), labels = ls_lower_tensor(b, node->in[1]);
     const ls_operand loss = ls_lower_tensor(b, node->out[0]), lse = ls_lower_tensor(b, node->out[1]);
+    const ls_cross_entropy_params *params = ls_cross_entropy_params_of(node->params);
     const ls_dtype G = b->image->accumulator;
     const int team = ls_build_team_of(b, axes), P = ls_build_team_size(b, team);
     const int64_t N = ls_view_elements(&loss.view), of_all[] = {P, 2 * N}, of_mine[] = {1, 2 * N};
@@ -34,13 +41,15 @@ static void lower_in_parts(ls_builder *b, const ls_program_node *at, ls_axes axe
     const ls_stages stages = ls_stages_direct(b, team);
     ls_all_gather gather =
         ls_all_gather_expect(b, ls_arena_printf(b->image->arena, "losses.%d", team), &stages, all, 0);
-    cross_entropy(b, logits, ls_local_ids(b, at->of, labels), ls_operand_elements(mine, 0, N),
+    cross_entropy(b, params, logits, ls_local_ids(b, at->of, labels), ls_operand_elements(mine, 0, N),
                   ls_operand_elements(mine, N, N));
     ls_all_gather_begin(b, &gather, mine);
     ls_all_gather_finish(b, &gather);
     ls_build_kernel(b, &(ls_kernel_build){
                            .op = "cross_entropy_merge",
                            .kernel = LS_KERNEL_CROSS_ENTROPY_MERGE,
+                           .params = params,
+                           .params_bytes = sizeof *params,
                            .dtype = b->image->dtype,
                            .flops = (double)(P * N),
                            .n_in = 2,

@@ -299,7 +299,7 @@ typedef struct ls_op {
     X(embedding), X(embedding_grad), X(rope_table), X(rotate), X(linear), X(linear_dx), X(linear_dw), X(column_sum), \
         X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad), X(swiglu), X(swiglu_grad), X(activation),      \
         X(activation_grad), X(add), X(mul), X(scale), X(cast), X(reshape), X(cross_entropy_grad), X(sum), X(zeros),  \
-        X(accumulate), X(softmax), X(softmax_grad), X(take_along), X(take_along_grad), X(topk)
+        X(accumulate), X(softmax), X(softmax_grad), X(take_along), X(take_along_grad), X(topk), X(noise)
 #define LS_LOWERED_OPS(X)                                                                                             \
     X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw),      \
         X(cross_entropy), X(scale_rows), X(scale_rows_dw), X(recurrence), X(recurrence_back), X(split), X(join),      \
@@ -416,6 +416,21 @@ typedef struct ls_rnn_node {
 
 /* Operations of one token and head of D elements. */
 double ls_rnn_flops(ls_rnn_kind kind, double D);
+
+/* --- ops that only models of this repository have
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * The loss of smoothed labels, and z times the square of the log-sum-exp added: of V words a label has 1 - smoothing +
+ * smoothing/V, each other one smoothing/V. Otherwise ls_cross_entropy.
+ */
+ls_tensor ls_cross_entropy_smoothed(ls_graph *g, ls_tensor logits, ls_tensor labels, double smoothing, double z);
+/*
+ * x T[..,E] plus uniform noise within ±amplitude, which is a function of a token's key i32[..] and an element's number
+ * alone; a key of 0: none.
+ */
+ls_tensor ls_noise(ls_graph *g, ls_tensor x, ls_tensor keys, double amplitude);
 
 /* --- questions about a graph -------------------------------------------------------------------------------------- */
 

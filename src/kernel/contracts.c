@@ -11,7 +11,6 @@
 /* --- outputs that are read before they are written, depending on params ------------------------------------------- */
 
 #define RESULT(i) (1u << (i))
-
 static unsigned reads_of_matmul(const void *p) { return ((const ls_matmul_params *)p)->accumulate ? RESULT(0) : 0; }
 static unsigned reads_of_contract(const void *p) { return ((const ls_contract_params *)p)->accumulate ? RESULT(0) : 0; }
 
@@ -225,20 +224,21 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                        .sample = {"xx", "x", false, NULL}},
     /* y = a * b */
     [LS_KERNEL_MUL] = {.name = "mul", .in = "a T[n] b T[n]", .out = "y T[n]", .over = {IN(0) | IN(1)}},
-    /* y = x times the factor in params */
+    /* y = x times the factor in params; scale_by: times c */
     [LS_KERNEL_SCALE] = {.name = "scale", .in = "x T[n]", .out = "y T[n]", .params = true, .over = {IN(0)}},
-    /* y = x * c */
     [LS_KERNEL_SCALE_BY] = {.name = "scale_by", .in = "x T[n] c G[1]", .out = "y T[n]", .over = {IN(0)}},
+    /* y = x + amplitude * noise_of(key[i], element) of kernel/noise.h; of a key 0 y = x */
+    [LS_KERNEL_NOISE] = {.name = "noise", .in = "x T[n,E] key i32[n]", .out = "y T[n,E]", .params = true, .over = {1}},
     /* Registered for the type of x. */
     [LS_KERNEL_CAST] = {.name = "cast", .in = "x ~~T[n]", .out = "y ~~F[n]", .sample = {"x", "g", false, NULL}},
-    /* lse = log sum exp(logits), loss = lse - logits[label]; label -100: loss 0; label LS_ID_ELSEWHERE: loss lse. */
+    /* lse = log sum exp(x), loss = lse - x[label] or as params say; label -100: 0; label LS_ID_ELSEWHERE: loss lse. */
     [LS_KERNEL_CROSS_ENTROPY] = {.name = "cross_entropy",
                                  .in = "logits X[n,V] labels i32[n]",
                                  .out = "loss G[n] lse G[n]",
                                  .sample = {"vl", "kk", false, NULL}},
     /*
      * Of a vocabulary in P parts: parts has the loss and the lse of each, as cross_entropy makes them of its logits.
-     * lse = log sum exp(lses), loss = lse - the logit of the label, which is one part's lse - loss; label -100: loss 0.
+     * lse = log sum exp(lses), loss = lse - the sum of the parts' lse - loss, + z lse^2 of params; label -100: loss 0.
      */
     [LS_KERNEL_CROSS_ENTROPY_MERGE] = {.name = "cross_entropy_merge",
                                        .in = "parts G[P,2,N] labels i32[N]",

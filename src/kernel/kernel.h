@@ -49,7 +49,7 @@ typedef struct ls_kernel_call {
         X(CONTRACT, contract), X(LINEAR_RECURRENCE, linear_recurrence),                                               \
         X(LINEAR_RECURRENCE_GRAD, linear_recurrence_grad), X(LINEAR_RECURRENCE_MAP, linear_recurrence_map),           \
         X(LINEAR_RECURRENCE_BACK, linear_recurrence_back), X(LINEAR_RECURRENCE_FOLLOW, linear_recurrence_follow),     \
-        X(RNN, rnn), X(RNN_GRAD, rnn_grad)
+        X(RNN, rnn), X(RNN_GRAD, rnn_grad), X(NOISE, noise)
 
 #define LS_KERNEL_ID(id, name) LS_KERNEL_##id
 typedef enum ls_kernel_id { LS_KERNEL_NONE, LS_KERNELS(LS_KERNEL_ID), LS_KERNEL_IDS } ls_kernel_id;

@@ -22,6 +22,25 @@ typedef struct ls_embedding_params {
     int64_t padding;
 } ls_embedding_params;
 
+/*
+ * cross_entropy, its merge and its gradient: the loss of a token is lse - label · x[label] - each · Σ x + z · lse², of
+ * its logits x, and its gradient exp(x - lse) · (1 + 2 z lse) - each, less `label` at the label. Of a vocabulary in
+ * parts z is the merge's: the parts are made without it. NULL stands for ls_plain_cross_entropy, -log
+ * softmax(x)[label].
+ */
+typedef struct ls_cross_entropy_params {
+    double label, each, z;
+} ls_cross_entropy_params;
+static const ls_cross_entropy_params ls_plain_cross_entropy = {.label = 1};
+static inline const ls_cross_entropy_params *ls_cross_entropy_params_of(const void *params) {
+    return params != NULL ? (const ls_cross_entropy_params *)params : &ls_plain_cross_entropy;
+}
+
+/* noise: uniform within ±amplitude. */
+typedef struct ls_noise_params {
+    double amplitude;
+} ls_noise_params;
+
 /* matmul: C = op(A)·op(B), or C += ... when accumulate. */
 typedef struct ls_matmul_params {
     bool transpose_a, transpose_b;

@@ -349,12 +349,13 @@ static void make_local(const ls_node *node, const letters *l, int letter, int p,
 }
 
 /* Of cross-entropy, whose results every rank has whole: the losses and log-sum-exps of all parts, put together. */
-static void merge_parts(const ls_view *parts, const ls_view *labels, const ls_view *sum) {
+static void merge_parts(const ls_node *node, const ls_view *parts, const ls_view *labels, const ls_view *sum) {
     const int64_t n = ls_view_elements(labels);
     run_kernel("cross_entropy_merge", LS_F64, LS_ISA_REF, 1,
                (ls_kernel_call){
                    .n_in = 2,
                    .in = {*parts, ls_view_dense(labels->data, LS_I32, 1, &n)},
+                   .params = node->params,
                    .n_out = 2,
                    .out = {ls_view_dense(sum[0].data, LS_F64, 1, &n), ls_view_dense(sum[1].data, LS_F64, 1, &n)}});
 }
@@ -387,7 +388,12 @@ static void check_letter(const ls_graph *g, const ls_node *node, const letters *
         if (lookup) make_local(node, l, letter, p, v);
         empty &=
             !(node->op == &ls_op_split || node->op == &ls_op_join); /* what has no elements is some of their parts */
-        if (!empty) run(g, node, v);
+        /* The square of the log-sum-exp is added where the parts are put together. */
+        ls_cross_entropy_params without = *ls_cross_entropy_params_of(merges ? node->params : NULL);
+        without.z = 0;
+        ls_node of_part = *node;
+        if (merges) of_part.params = &without;
+        if (!empty) run(g, &of_part, v);
         for (int o = 0; o < node->n_out && !empty; o++) {
             const ls_view *part = &v[node->n_in + o];
             if (merges)
@@ -400,7 +406,7 @@ static void check_letter(const ls_graph *g, const ls_node *node, const letters *
             free(v[i].data);
         }
     }
-    if (merges) merge_parts(&parts, &whole[1], sum);
+    if (merges) merge_parts(node, &parts, &whole[1], sum);
     free(parts.data);
     char why[64];
     (void)snprintf(why, sizeof why, "cut along letter %d of \"%.30s\"", letter, node->op->dims);

@@ -51,6 +51,7 @@ typedef struct sizes {
 } sizes;
 
 static const ls_norm_params norm = {.epsilon = 1e-5};
+static const ls_noise_params noisy = {.amplitude = 0.5};
 static const ls_embedding_params embedding = {.padding = -1};
 static const ls_activation_params gelu = {.kind = LS_ACTIVATION_GELU};
 static const ls_rope_params rope = {.theta = 10000};
@@ -137,6 +138,7 @@ static const sizes cases[] = {
     {.of = LS_KERNEL_TAKE_ALONG_GRAD, .letters = "nJK", .size = {TOKENS, WIDTH, WIDTH}, .last = WIDTH - 1},
     {.of = LS_KERNEL_TOPK, .letters = "nKJ", .size = {TOKENS, WIDTH, 2}},
     {.of = LS_KERNEL_CONTRACT, .letters = "MNIKLJ", .size = {1, TOKENS, 64, 64, 1, 64}, .params = &products},
+    {.of = LS_KERNEL_NOISE, .letters = "nE", .size = {TOKENS, WIDTH}, .params = &noisy, .last = TOKENS - 1},
     OF_ROWS(COLUMN_SUM, "nN", NULL),
     OF_ROWS(RMSNORM, "nE", &norm),
     OF_ROWS(RMSNORM_GRAD, "nE", &norm),

@@ -81,6 +81,7 @@ static const ls_scale_params half = {0.5};
 static const ls_combine_params both = {-1.3, 0.6};
 static const ls_rotate_params forward = {false};
 static const ls_embedding_params every = {.padding = -1};
+static const ls_noise_params noisy = {.amplitude = 0.5};
 static const ls_sgd_params sgd = {.momentum = 0.9};
 static const ls_lion_params lion = {0.9, 0.99};
 static const ls_momentum_params momentum = {0.95};
@@ -166,6 +167,7 @@ static const struct {
      1},
     {{"cross_entropy", NULL, 2, 2, {X, IDS_BELOW(E)}, {COLUMN('G', POISON), COLUMN('G', POISON)}}, 1},
     {{"cross_entropy_grad", NULL, 4, 1, {X, IDS_BELOW(E), COLUMN('G', NORMAL), COLUMN('G', NORMAL)}, {Y}}, 1},
+    {{"noise", &noisy, 2, 1, {X, IDS_BELOW(V)}, {Y}}, 1},
     {{"embedding", NULL, 2, 1, {IDS_BELOW(V), TABLE('T')}, {Y}}, 1},
     {{"embedding_grad", &every, 2, 1, {IDS_BELOW(V), X}, {TABLE('G')}}, 1.2},
     {{"attention_delta", NULL, 2, 1, {OF_HEADS('T', NORMAL), OF_HEADS('T', NORMAL)}, {OF_LSE(POISON)}}, 1},

@@ -41,6 +41,8 @@ static const ls_activation_params activations[] = {{LS_ACTIVATION_GELU, 0},
                                                    {LS_ACTIVATION_SOFTCAP, 5}};
 static const ls_norm_params norms[] = {{.epsilon = 1e-5, .offset = 0.75}};
 static const ls_rotate_params rotations[] = {{false}, {true}};
+static const ls_noise_params noises[] = {{0.4}};
+static const ls_cross_entropy_params entropies[] = {{0.9, 1e-3, 0.02}};
 static const ls_scale_params factors[] = {{0.37}};
 static const ls_adamw_params adamws[] = {{0.9, 0.95, 1e-8}};
 static const ls_sgd_params sgds[] = {{0.9, false}, {0.8, true}};
@@ -104,6 +106,11 @@ static const example examples[] = {
     {"cross_entropy_grad",
      NONE,
      {{'T', 2, {60, LABELS}}, {'L', 1, {60}}, {'G', 1, {60}}, {'G', 1, {60}}},
+     {{'T', 2, {60, LABELS}}}},
+    {"noise", PARAMS(noises), {ROWS('T'), {'L', 1, {150}}}, {ROWS('T')}},
+    {"cross_entropy_grad",
+     PARAMS(entropies),
+     {{'G', 2, {60, LABELS}}, {'L', 1, {60}}, {'G', 1, {60}}, {'G', 1, {60}}},
      {{'T', 2, {60, LABELS}}}},
     {"cross_entropy_grad", /* logits wider than their gradient under bf16 */
      NONE,

@@ -195,18 +195,21 @@ static const int64_t sizes[][2] = {{0, 8},    {1, 1},    {3, 5},    {7, 16},  {2
 static void elementwise(visit_example visit) {
     const ls_scale_params half = {0.37};
     const ls_combine_params both = {-1.3, 0.6};
+    const ls_noise_params noisy = {0.7};
     for (size_t s = 0; s < LS_COUNT(sizes); s++) {
         const int64_t n = sizes[s][0], E = sizes[s][1];
         const operand x = {'T', NORMAL, 2, {n, E}, 0}, y = {'T', POISON, 2, {n, E}, 0}, kept = x;
         const operand c = {'G', NORMAL, 1, {1}, 0}, wide = {'G', POISON, 2, {n, E}, 0};
+        const operand keys = {'I', LABELS, 1, {n}, INT32_MAX}, none = {'I', IDS, 1, {n}, 1};
         const example examples[] = {
-            {"add", NULL, 2, 1, {x, x}, {y}},      {"mul", NULL, 2, 1, {x, x}, {y}},
-            {"scale", &half, 1, 1, {x}, {y}},      {"scale_by", NULL, 2, 1, {x, c}, {y}},
-            {"combine", &both, 1, 1, {x}, {kept}}, {"normalize", NULL, 1, 1, {x}, {y}},
-            {"swiglu", NULL, 2, 1, {x, x}, {y}},   {"swiglu_grad", NULL, 3, 2, {x, x, x}, {y, y}},
-            {"cast", NULL, 1, 1, {x}, {y}},        {"cast", NULL, 1, 1, {x}, {wide}},
-            {"copy", NULL, 1, 1, {x}, {y}},        {"fill", NULL, 0, 1, {{0}}, {y}},
-            {"offload", NULL, 1, 1, {x}, {y}},     {"fetch", NULL, 1, 1, {x}, {y}},
+            {"add", NULL, 2, 1, {x, x}, {y}},        {"mul", NULL, 2, 1, {x, x}, {y}},
+            {"scale", &half, 1, 1, {x}, {y}},        {"scale_by", NULL, 2, 1, {x, c}, {y}},
+            {"combine", &both, 1, 1, {x}, {kept}},   {"normalize", NULL, 1, 1, {x}, {y}},
+            {"swiglu", NULL, 2, 1, {x, x}, {y}},     {"swiglu_grad", NULL, 3, 2, {x, x, x}, {y, y}},
+            {"cast", NULL, 1, 1, {x}, {y}},          {"cast", NULL, 1, 1, {x}, {wide}},
+            {"copy", NULL, 1, 1, {x}, {y}},          {"fill", NULL, 0, 1, {{0}}, {y}},
+            {"offload", NULL, 1, 1, {x}, {y}},       {"fetch", NULL, 1, 1, {x}, {y}},
+            {"noise", &noisy, 2, 1, {x, keys}, {y}}, {"noise", &noisy, 2, 1, {x, none}, {y}},
         };
         for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
     }
@@ -446,6 +449,8 @@ static void rotations(visit_example visit) {
 }
 
 static void cross_entropies(visit_example visit) {
+    /* Of V words; the share of each one would be the same part of them all. */
+    const ls_cross_entropy_params smoothed = {0.9, 0.1 / 64, 0}, squared = {1, 0, 0.3}, both = {0.8, 0.2 / 64, 0.01};
     for (size_t s = 0; s < LS_COUNT(sizes); s++) {
         const int64_t n = sizes[s][0], V = sizes[s][1];
         const operand labels = {'I', LABELS, 1, {n}, V}, column = {'G', NORMAL, 1, {n}, 0};
@@ -459,6 +464,11 @@ static void cross_entropies(visit_example visit) {
                 {"cross_entropy_merge", NULL, 2, 2, {parts, labels}, {out, out}},
                 {"cross_entropy_grad", NULL, 4, 1, {logits, of_part, column, column}, {dlogits}},
                 {"cross_entropy_grad", NULL, 4, 1, {logits, labels, column, column}, {dlogits}},
+                {"cross_entropy", &smoothed, 2, 2, {logits, labels}, {out, out}},
+                {"cross_entropy", &squared, 2, 2, {logits, of_part}, {out, out}},
+                {"cross_entropy_merge", &squared, 2, 2, {parts, labels}, {out, out}},
+                {"cross_entropy_grad", &smoothed, 4, 1, {logits, of_part, column, column}, {dlogits}},
+                {"cross_entropy_grad", &both, 4, 1, {logits, labels, column, column}, {dlogits}},
             };
             for (size_t i = 0; i < LS_COUNT(examples); i++) visit(&examples[i]);
         }

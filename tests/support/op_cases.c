@@ -180,6 +180,15 @@ static ls_tensor build_reshape(ls_graph *g, ls_tensor tokens, const ls_tensor *x
 static ls_tensor build_cross_entropy(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     return ls_cross_entropy(g, x[0], tokens);
 }
+static ls_tensor build_smoothed(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    return ls_cross_entropy_smoothed(g, x[0], tokens, 0.3, 0);
+}
+static ls_tensor build_squared(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    return ls_cross_entropy_smoothed(g, x[0], tokens, 0.1, 0.2);
+}
+static ls_tensor build_noise(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    return ls_noise(g, ls_mul(g, x[0], x[0]), tokens, 0.5);
+}
 static ls_tensor build_sum(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
     return ls_sum(g, ls_mul(g, x[0], x[0]));
@@ -414,6 +423,9 @@ const op_case op_cases[] = {
     {"cast", 1, {BY({4, 0})}, build_cast},
     {"reshape", 1, {BY({6, 0})}, build_reshape},
     {"cross_entropy", 1, {BY({7, 0})}, build_cross_entropy},
+    {"cross_entropy", 1, {BY({7, 0})}, build_smoothed},
+    {"cross_entropy", 1, {BY({7, 0})}, build_squared},
+    {"noise", 1, {BY({4, 0})}, build_noise},
     {"sum", 1, {BY({4, 0})}, build_sum},
     {"attention", 3, {BY({4, 0}, {3, 0}), BY({2, 0}, {3, 0}), BY({2, 0}, {3, 0})}, build_capped_attention},
     {"attention", 3, {BY({4, 0}, {3, 0}), BY({2, 0}, {3, 0}), BY({2, 0}, {5, 0})}, build_attention},

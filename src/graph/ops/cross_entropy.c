@@ -1,8 +1,9 @@
 /*
  * cross_entropy: output 0 is -log softmax(logits)[label] for each token, 0 for the label -100 (ignored). Output 1 is
  * the log-sum-exp of the logits; cross_entropy_grad makes softmax(logits) again, of the logits and it, and returns
- * (softmax - onehot(label)) * dloss, 0 for an ignored label. The vocabulary may be cut: then the lowering puts the
- * ranks' losses and log-sum-exps together, and both results are whole (compile/vocabulary.c).
+ * (softmax - onehot(label)) * dloss, 0 for an ignored label. With params (tensor/params.h) the loss is one of smoothed
+ * labels, or has the square of the log-sum-exp as a term. The vocabulary may be cut: then the lowering puts the ranks'
+ * losses and log-sum-exps together, and both results are whole (compile/vocabulary.c).
  */
 #include "graph/graph_impl.h"
 
@@ -25,7 +26,9 @@ static ls_status loss_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
 static void loss_gradient(ls_gradient *d, const ls_node *node) {
     if (!ls_gradient_wanted(d, 0)) return;
     const ls_tensor in[] = {node->in[0], node->in[1], node->out[1], ls_gradient_out(d, 0)};
-    ls_gradient_add(d, 0, ls_graph_add(ls_gradient_graph(d), &ls_op_cross_entropy_grad, NULL, 0, in, 4, -1));
+    const ls_tensor dx = ls_graph_add(ls_gradient_graph(d), &ls_op_cross_entropy_grad, node->params,
+                                      node->params != NULL ? sizeof(ls_cross_entropy_params) : 0, in, 4, -1);
+    ls_gradient_add(d, 0, dx);
 }
 
 static ls_status grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
@@ -65,4 +68,13 @@ const ls_op ls_op_cross_entropy_grad = {.name = "cross_entropy_grad",
 ls_tensor ls_cross_entropy(ls_graph *g, ls_tensor logits, ls_tensor labels) {
     const ls_tensor in[] = {logits, labels};
     return ls_graph_add(g, &ls_op_cross_entropy, NULL, 0, in, 2, -1);
+}
+
+ls_tensor ls_cross_entropy_smoothed(ls_graph *g, ls_tensor logits, ls_tensor labels, double smoothing, double z) {
+    const ls_shape *shape = &ls_graph_tensor(g, logits)->shape;
+    const double V = shape->ndim > 0 ? (double)shape->dim[shape->ndim - 1].size : 1;
+    const ls_cross_entropy_params params = {.label = 1 - smoothing, .each = smoothing / V, .z = z};
+    const ls_tensor in[] = {logits, labels};
+    if (smoothing == 0 && z == 0) return ls_cross_entropy(g, logits, labels);
+    return ls_graph_add(g, &ls_op_cross_entropy, &params, sizeof params, in, 2, -1);
 }

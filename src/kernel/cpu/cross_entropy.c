@@ -1,7 +1,7 @@
 /*
  * Cross-entropy over the vocabulary, one row of logits per token: loss = lse - logit[label], and its gradient
- * (exp(logit - lse) - onehot(label))*dloss. Label -100 is ignored: loss and gradient are 0. Of a label that is
- * LS_ID_ELSEWHERE the logit is in another part of the vocabulary. Logits are `element` or f32.
+ * (exp(logit - lse) - onehot(label))*dloss, or what params make of them. Label -100 is ignored: loss and gradient are
+ * 0. Of a label that is LS_ID_ELSEWHERE the logit is in another part of the vocabulary. Logits are `element` or f32.
  */
 #include "kernel/cpu/cpu_impl.h"
 #include "kernel/cpu/vmath.h"
@@ -54,6 +54,18 @@ V_INLINE float log_sum_exp(const void *row, bool wide, int64_t V) {
     return (float)((double)top + log(total));
 }
 
+/* The sum of a row: over 64 vectors in f32, and of these in f64. */
+V_INLINE double sum_of(const void *row, bool wide, int64_t V) {
+    double total = 0;
+    for (int64_t first = 0; first < V; first += 64 * V_LANES) {
+        v_f32 sum = {0};
+        const int64_t last = ls_min(V, first + 64 * V_LANES);
+        for (int64_t i = first; i < last; i += V_LANES) sum += v_load_either(row, wide, i, ls_min(V_LANES, V - i));
+        total += (double)v_sum(sum);
+    }
+    return total;
+}
+
 V_INLINE const void *logits_row(const ls_kernel_call *call, bool wide, int64_t row) {
     const int64_t V = last_size(&call->in[0]);
     return (const char *)call->in[0].data + (size_t)(row * V) * (wide ? sizeof(float) : sizeof(element));
@@ -65,6 +77,8 @@ V_INLINE float logit_at(const void *row, bool wide, int64_t i) {
 
 V_INLINE void forward_rows(const ls_kernel_call *call, bool wide, int64_t start, int64_t end) {
     const int32_t *labels = call->in[1].data;
+    const ls_cross_entropy_params *p = ls_cross_entropy_params_of(call->params);
+    const float of_label = (float)p->label;
     float *loss = call->out[0].data, *lse = call->out[1].data;
     for (int64_t row = start; row < end; row++) {
         const void *logits = logits_row(call, wide, row);
@@ -72,7 +86,10 @@ V_INLINE void forward_rows(const ls_kernel_call *call, bool wide, int64_t start,
         LS_ASSERT(labels[row] == LS_LABEL_IGNORED ||
                   (labels[row] >= LS_ID_ELSEWHERE && labels[row] < last_size(&call->in[0])));
         const float at_label = labels[row] >= 0 ? logit_at(logits, wide, labels[row]) : 0.0f;
-        loss[row] = labels[row] == LS_LABEL_IGNORED ? 0.0f : lse[row] - at_label;
+        float own = lse[row] - of_label * at_label;
+        if (p->each != 0) own -= (float)(p->each * sum_of(logits, wide, last_size(&call->in[0])));
+        if (p->z != 0) own += (float)p->z * lse[row] * lse[row];
+        loss[row] = labels[row] == LS_LABEL_IGNORED ? 0.0f : own;
     }
 }
 
@@ -80,6 +97,8 @@ V_INLINE void gradient_rows(const ls_kernel_call *call, bool wide, int64_t start
     const int64_t V = last_size(&call->in[0]);
     const int32_t *labels = call->in[1].data;
     const float *lse = call->in[2].data, *dloss = call->in[3].data;
+    const ls_cross_entropy_params *p = ls_cross_entropy_params_of(call->params);
+    const float of_label = (float)p->label, each = (float)p->each, z = (float)p->z;
     for (int64_t row = start; row < end; row++) {
         element *out = (element *)call->out[0].data + row * V;
         LS_ASSERT(labels[row] == LS_LABEL_IGNORED || (labels[row] >= LS_ID_ELSEWHERE && labels[row] < V));
@@ -91,11 +110,12 @@ V_INLINE void gradient_rows(const ls_kernel_call *call, bool wide, int64_t start
         const bool here = labels[row] >= 0; /* the label is among these logits */
         const v_f32 label = v_set(here ? logit_at(logits, wide, labels[row])
                                        : 0); /* read before out is written: it may be the logits */
+        const float by = (1 + 2 * z * lse[row]) * dloss[row], less = each * dloss[row];
         int64_t i = 0;
         for (; i + V_LANES <= V; i += V_LANES)
-            v_store(out + i, v_exp(v_load_either(logits, wide, i, V_LANES) - lse[row]) * dloss[row], V_LANES);
-        if (i < V) v_store(out + i, v_exp(v_load_either(logits, wide, i, V - i) - lse[row]) * dloss[row], V - i);
-        const v_f32 at_label = (v_exp(label - lse[row]) - 1.0f) * dloss[row];
+            v_store(out + i, v_exp(v_load_either(logits, wide, i, V_LANES) - lse[row]) * by - less, V_LANES);
+        if (i < V) v_store(out + i, v_exp(v_load_either(logits, wide, i, V - i) - lse[row]) * by - less, V - i);
+        const v_f32 at_label = (v_exp(label - lse[row]) * (1 + 2 * z * lse[row]) - (of_label + each)) * dloss[row];
         if (here) v_store(out + labels[row], at_label, 1);
     }
 }

@@ -16,7 +16,7 @@
         ROW(map), ROW(reduce), ROW(reduce_max), ROW(reduce_max_grad), ROW(softmax), ROW(softmax_grad),                \
         ROW(take_along), ROW(take_along_grad), ROW(topk), ROW(contract), ROW(linear_recurrence),                      \
         ROW(linear_recurrence_grad), ROW(linear_recurrence_map), ROW(linear_recurrence_back),                         \
-        ROW(linear_recurrence_follow), ROW(rnn), ROW(rnn_grad)
+        ROW(linear_recurrence_follow), ROW(rnn), ROW(rnn_grad), ROW(noise)
 #endif
 
 extern const ls_kernel ROWS(LS_CPU_NAME);

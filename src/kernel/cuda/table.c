@@ -12,8 +12,9 @@
 #define RECURRENCE(X)                                                                                        \
     X(recurrence), X(recurrence_map), X(recurrence_follow), X(linear_recurrence), X(linear_recurrence_grad), \
         X(linear_recurrence_map), X(linear_recurrence_back), X(linear_recurrence_follow), X(rnn), X(rnn_grad)
-#define EMBEDDING(X) \
-    X(local_ids), X(embedding), X(embedding_grad), X(cache_write), X(deal_rows), X(collect_rows), X(scale_rows)
+#define EMBEDDING(X)                                                                                        \
+    X(local_ids), X(embedding), X(noise), X(embedding_grad), X(cache_write), X(deal_rows), X(collect_rows), \
+        X(scale_rows)
 #define COPY(X) X(copy), X(cast), X(accumulate), X(fill), X(offload), X(fetch)
 #define COLUMN_SUM(X) X(column_sum), X(add_rows)
 #define LOSSES(X) X(cross_entropy), X(cross_entropy_merge), X(cross_entropy_grad)

@@ -1,6 +1,7 @@
 /*
- * cross_entropy: loss = lse - logits[label], lse = log(sum(exp(logits))). Label -100 is ignored: loss and gradient are
- * 0. The host has checked that other labels lie in [0, V); of a part of the vocabulary they may be LS_ID_ELSEWHERE.
+ * cross_entropy: loss = lse - logits[label], lse = log(sum(exp(logits))), or what params make of them. Label -100 is
+ * ignored: loss and gradient are 0. The host has checked that other labels lie in [0, V); of a part of the vocabulary
+ * they may be LS_ID_ELSEWHERE.
  */
 #include "kernel/ref/ref_impl.h"
 
@@ -23,8 +24,15 @@ static double log_sum_exp(const real *x, int64_t n) {
     return most + log(sum);
 }
 
+static double sum_of(const real *x, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i];
+    return sum;
+}
+
 static void losses(const void *context, int64_t first, int64_t last) {
     const rows *r = context;
+    const ls_cross_entropy_params *p = ls_cross_entropy_params_of(r->call->params);
     const int32_t *labels = r->call->in[1].data;
     real *loss = r->call->out[0].data, *lse = r->call->out[1].data;
     for (int64_t i = first; i < last; i++) {
@@ -32,7 +40,9 @@ static void losses(const void *context, int64_t first, int64_t last) {
         const double total = log_sum_exp(logits, r->V);
         LS_ASSERT(labels[i] == LS_LABEL_IGNORED || (labels[i] >= LS_ID_ELSEWHERE && labels[i] < r->V));
         const double at_label = labels[i] >= 0 ? (double)logits[labels[i]] : 0;
-        loss[i] = labels[i] == LS_LABEL_IGNORED ? 0 : (real)(total - at_label);
+        const double of_each = p->each != 0 ? p->each * sum_of(logits, r->V) : 0;
+        const double square = p->z != 0 ? p->z * total * total : 0;
+        loss[i] = labels[i] == LS_LABEL_IGNORED ? 0 : (real)(total - p->label * at_label - of_each + square);
         lse[i] = (real)total;
     }
 }
@@ -53,6 +63,7 @@ static void run_merge(const ls_kernel_call *call, void *state, ls_pool *pool) {
     const int64_t P = call->in[0].size[0], N = call->in[0].size[2];
     const real *parts = call->in[0].data;
     const int32_t *labels = call->in[1].data;
+    const double z = ls_cross_entropy_params_of(call->params)->z;
     real *loss = call->out[0].data, *lse = call->out[1].data;
     for (int64_t i = 0; i < N; i++) {
         double most = -INFINITY, sum = 0, at_label = 0;
@@ -63,7 +74,8 @@ static void run_merge(const ls_kernel_call *call, void *state, ls_pool *pool) {
         }
         for (int64_t p = 0; p < P && most != -INFINITY; p++) sum += exp((double)parts[(2 * p + 1) * N + i] - most);
         const double total = most == -INFINITY ? most : most + log(sum);
-        loss[i] = labels[i] == LS_LABEL_IGNORED ? 0 : (real)(total - at_label);
+        const double square = z != 0 ? z * total * total : 0;
+        loss[i] = labels[i] == LS_LABEL_IGNORED ? 0 : (real)(total - at_label + square);
         lse[i] = (real)total;
     }
 }
@@ -77,12 +89,14 @@ static void gradients(const void *context, int64_t first, int64_t last) {
     const rows *r = context;
     const int32_t *labels = r->call->in[1].data;
     const real *lse = r->call->in[2].data, *dloss = r->call->in[3].data;
+    const ls_cross_entropy_params *of = ls_cross_entropy_params_of(r->call->params);
     for (int64_t i = first; i < last; i++) {
         const real *logits = (const real *)r->call->in[0].data + i * r->V;
         real *dlogits = (real *)r->call->out[0].data + i * r->V;
+        const double slope = of->z != 0 ? 1 + 2 * of->z * (double)lse[i] : 1; /* of the loss by lse */
         for (int64_t v = 0; v < r->V; v++) {
             const double p = exp((double)logits[v] - (double)lse[i]);
-            const double d = (p - (v == labels[i] ? 1.0 : 0.0)) * (double)dloss[i];
+            const double d = (slope * p - of->each - (v == labels[i] ? of->label : 0.0)) * (double)dloss[i];
             dlogits[v] = labels[i] == LS_LABEL_IGNORED ? 0 : (real)d;
         }
     }
