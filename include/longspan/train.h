@@ -35,9 +35,12 @@ typedef struct ls_train_options {
     double epochs;     /* instead of steps: how many times the data is read */
     const char *dtype; /* "f32" or "bf16" */
     double lr, clip;
-    /* "sft", of tokens; or, of pairs of answers, "dpo", "ipo", "hinge", "simpo", "orpo" */
+    /* "sft", of tokens; or, of pairs of answers, "dpo", "ipo", "hinge", "simpo", "orpo"; or, of single ones, "kto" */
     const char *loss;
-    double loss_beta, loss_gamma; /* of the losses of pairs: 0.1; and of simpo its margin: 0.5, below 0: none */
+    double loss_beta, loss_gamma; /* of the losses of answers: 0.1; and of simpo its margin: 0.5, below 0: none */
+    double desirable_weight, undesirable_weight; /* of kto: of answers that are wanted, and of others; 1 */
+    /* Of "sft": the share of a label that all words have, the factor of (log Z)², and alpha of NEFTune's noise. */
+    double label_smoothing, z_loss, neftune;
     const char *optimizer; /* "adamw", "sgd", "lion", "muon" */
     /* Of the optimiser, where it has them: another one is refused. weight_decay and momentum below 0: none. */
     double beta1, beta2, eps, weight_decay, momentum;

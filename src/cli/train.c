@@ -62,11 +62,24 @@ static const ls_option options[] = {
         "'PATTERN:optimizer=adamw' not with muon. If several groups match a name, the last one counts"),
     CLI_LORA(offsetof(train_flags, common.adapter.lora)),
     CLI_CHOICE(
-        "loss", "NAME", "sft|dpo|ipo|hinge|simpo|orpo", "sft", AT(loss),
-        "what is minimised: the loss of tokens, or one that compares pairs of answers (--records preference); for dpo, ipo and hinge the "
-        "model at the start is the reference"),
-    CLI_FLOAT("loss-beta", "X", "0.1", 1e-9, 1e6, AT(loss_beta), "beta of a loss that compares answers"),
-    CLI_FLOAT("loss-gamma", "X", "0.5", 0, 1e6, AT(loss_gamma), "of simpo: the margin, beta times as large as in its mean log-probabilities"),
+        "loss", "NAME", "sft|dpo|ipo|hinge|simpo|orpo|kto", "sft", AT(loss),
+        "what is minimised: the loss of tokens, or one that compares pairs of answers (--records preference), or kto, which judges single ones "
+        "(--records label); for dpo, ipo, hinge and kto the model at the start is the reference"),
+    CLI_FLOAT("loss-beta", "X", "0.1", 1e-9, 1e6, AT(loss_beta), "beta of a loss of answers"),
+    CLI_FLOAT("loss-gamma", "X", "0.5", 0, 1e6, AT(loss_gamma),
+              "of simpo: the margin, beta times as large as in its mean log-probabilities"),
+    CLI_FLOAT("desirable-weight", "X", "1", 1e-9, 1e6, AT(desirable_weight),
+              "of kto: factor of the loss of answers that are wanted"),
+    CLI_FLOAT("undesirable-weight", "X", "1", 1e-9, 1e6, AT(undesirable_weight),
+              "of kto: factor of the loss of other answers"),
+    CLI_FLOAT("label-smoothing", "X", "0", 0, 1, AT(label_smoothing),
+              "of sft: each label has 1 - X of its weight, and all words share X; evaluations have it, too"),
+    CLI_FLOAT(
+        "z-loss", "X", "0", 0, 1e6, AT(z_loss),
+        "of sft: each token's loss has X times the square of log Z, the logarithm of the sum that softmax divides by, as in PaLM"),
+    CLI_FLOAT(
+        "neftune", "ALPHA", "0", 0, 1e6, AT(neftune),
+        "of sft: in steps, not in evaluations, embeddings have uniform noise within ALPHA / sqrt(tokens of a sequence * width)"),
     CLI_FLOAT("clip", "X", "1", 0, CLI_ANY, AT(clip), "largest norm of the gradient; 0: no clipping"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of weights and of the order of the data"),
@@ -120,7 +133,7 @@ static void forget_defaults(train_flags *flags) {
 /* A zero that was given for one of these becomes -1, since zero means that an option was not given. */
 static const size_t zeros[] = {
     AT(seed),         AT(warmup),   AT(keep),   AT(eval_sequences), AT(clip),
-    AT(weight_decay), AT(momentum), AT(min_lr), AT(max_seconds), AT(loss_gamma),
+    AT(weight_decay), AT(momentum), AT(min_lr), AT(max_seconds),    AT(loss_gamma),
 };
 
 static void mark_zeros(train_flags *flags) {

@@ -74,6 +74,13 @@ typedef struct ls_texts {
 LS_MUST_USE ls_status ls_texts_read(const ls_texts_options *options, ls_corpus *corpus, ls_texts *out);
 
 /*
+ * Of answers that are judged, whose documents are in the store before ls_corpus_complete: from now on document 2n is
+ * record n, and 2n + 1 its prompt with the answer of record n - 1, of the first one that of the last (judged.c).
+ * LS_INVALID: there are fewer than two.
+ */
+LS_MUST_USE ls_status ls_corpus_mismatch(ls_corpus *corpus);
+
+/*
  * From now on documents of more than `most` tokens are cut to that, or dropped (ls_document.length); nothing changes
  * with LS_TOO_LONG_SPLIT. Counts them in *out.
  */

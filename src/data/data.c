@@ -20,6 +20,7 @@ struct ls_data {
     int32_t filler; /* the id of padding: the end of document, if there is one */
     uint64_t seed;
     bool shuffle;
+    bool compares, judges; /* the documents are answers (find_answers) */
 };
 
 /* ---- opening ---- */
@@ -72,6 +73,15 @@ static ls_status open_shards(const ls_data_options *options, ls_data *data) {
     return ls_corpus_complete(&data->corpus, data->vocabulary);
 }
 
+/* Whether the documents are pairs of answers, or of an answer that is judged and another one. Shards hold none. */
+static ls_status find_answers(const ls_data_options *options, ls_data *data) {
+    const ls_record_kind *kind;
+    LS_TRY(ls_record_kind_find(options->form.records != NULL ? options->form.records : "text", &kind));
+    data->compares = kind->compares && !ls_is_shards(options->paths[0]);
+    data->judges = kind->judges && data->compares;
+    return ls_ok();
+}
+
 static ls_status open_texts(const ls_data_options *options, ls_data *data) {
     ls_texts texts = {0};
     for (int i = 0; i < options->n_paths; i++)
@@ -86,6 +96,7 @@ static ls_status open_texts(const ls_data_options *options, ls_data *data) {
                                       .form = &options->form};
     LS_TRY(ls_texts_read(&reading, &data->corpus, &texts));
     LS_TRY(check_text(options, data, &texts));
+    if (data->judges) LS_TRY(ls_corpus_mismatch(&data->corpus));
     data->counts = (ls_document_counts){
         .binary = texts.binary, .empty = texts.empty, .bad = texts.bad, .left_out = texts.left_out};
     return ls_corpus_complete(&data->corpus, data->vocabulary);
@@ -119,19 +130,10 @@ static void count_documents(ls_data *data) {
     data->counts.learnt = ls_corpus_learnt(&data->corpus);
 }
 
-/* Whether the documents are pairs of answers. Shards hold none. */
-static ls_status find_compares(const ls_data_options *options, bool *out) {
-    const ls_record_kind *kind;
-    LS_TRY(ls_record_kind_find(options->form.records != NULL ? options->form.records : "text", &kind));
-    *out = kind->compares && !ls_is_shards(options->paths[0]);
-    return ls_ok();
-}
-
 static ls_status open_corpus(const ls_data_options *options, ls_data *data) {
+    LS_TRY(find_answers(options, data));
     LS_TRY(ls_is_shards(options->paths[0]) ? open_shards(options, data) : open_texts(options, data));
-    bool compares;
-    LS_TRY(find_compares(options, &compares));
-    LS_TRY(ls_packer_find(options->pack, is_partly_learnt(&data->corpus), compares, &data->packer));
+    LS_TRY(ls_packer_find(options->pack, is_partly_learnt(&data->corpus), data->compares, &data->packer));
     if (data->packer->pairs)
         count_documents(data);
     else
@@ -183,6 +185,7 @@ const ls_data_summary *ls_data_summarise(const ls_data *data) { return &data->su
 const char *ls_data_pack(const ls_data *data) { return data->packer->name; }
 bool ls_data_apart(const ls_data *data) { return data->packer->apart; }
 bool ls_data_pairs(const ls_data *data) { return data->packer->pairs; }
+bool ls_data_judges(const ls_data *data) { return data->judges; }
 
 void ls_data_log_packing(const ls_data *data) {
     const ls_data_summary *d = &data->summary;

@@ -89,6 +89,11 @@ const ls_data_summary *ls_data_summarise(const ls_data *data);
 bool ls_data_apart(const ls_data *data);
 /* Whether each sequence holds pairs of answers, whole: documents 2n, which is wanted, and 2n + 1. */
 bool ls_data_pairs(const ls_data *data);
+/*
+ * Whether documents 2n are answers that are judged by themselves, wanted or not, and 2n + 1 the same prompts, each with
+ * the answer of another record.
+ */
+bool ls_data_judges(const ls_data *data);
 /* The name of the packer. */
 const char *ls_data_pack(const ls_data *data);
 /* Logs a row for each reason for which something is left out or not learnt, and one for sequences without a label. */

@@ -202,7 +202,7 @@ static ls_status hold(reader *r, const ls_text_record *record, const ls_encoded 
 /* An answer: whether it is wanted is marked in front, at a token that is no label. */
 static ls_status add_answer(reader *r, const ls_encoded *encoded, int64_t first, int64_t past, ls_place next) {
     const ls_frame *frame = &r->reading->form->frame;
-    const uint8_t wanted = first == 0, not_learnt[LS_FRAME_MOST] = {0};
+    const uint8_t wanted = encoded->judged ? encoded->wanted : first == 0, not_learnt[LS_FRAME_MOST] = {0};
     const int n = before(r, encoded->begun);
     LS_TRY(r->sink->begin(r->sink->context, false, false));
     r->in_document = true;
@@ -228,6 +228,7 @@ static ls_status add_record(reader *r, const ls_text_record *record, const ls_en
         return ls_ok();
     }
     ls_left_out_add(&r->counts->left_out, &encoded->left_out);
+    if (encoded->judged) return add_answer(r, encoded, 0, encoded->n, next);
     if (encoded->first_answer > 0) {
         LS_TRY(add_answer(r, encoded, 0, encoded->first_answer, next));
         return add_answer(r, encoded, encoded->first_answer, encoded->n, next);

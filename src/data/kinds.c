@@ -217,7 +217,7 @@ static ls_status encode_ids(const ls_encode_options *o, ls_json_value record, ls
     return end_own(o, start, lists[LABELS].json != NULL ? lists[LABELS] : ids, out);
 }
 
-/* ---- two answers ---- */
+/* ---- answers ---- */
 
 static ls_status append_answer(const ls_learnt_tokens *answer, ls_learnt_tokens *out) {
     for (size_t i = 0; i < answer->tokens.count; i++)
@@ -233,18 +233,21 @@ static ls_status encode_preference(const ls_encode_options *o, ls_json_value rec
     ls_status status = ls_ok();
     for (int i = 0; i < pair.n && status.code == LS_OK; i++) {
         status = append_answer(&pair.answer[i].all, out);
-        if (i == 0) out->first_answer = (int64_t)pair.answer[0].all.tokens.count;
+        if (i == 0) out->first_answer = pair.n > 1 ? (int64_t)pair.answer[0].all.tokens.count : 0;
         ls_left_out_add(&out->left_out, &pair.answer[i].all.left_out);
     }
+    out->judged = pair.n == 1;
+    out->wanted = pair.answer[0].wanted;
     ls_preference_free(&pair);
     LS_TRY(status);
-    ls_unread_find(&out->unread, record, (const char *const[]){"prompt", "chosen", "rejected", NULL});
+    ls_unread_find(&out->unread, record,
+                   out->judged ? (const char *const[]){"prompt", "completion", "label", NULL}
+                               : (const char *const[]){"prompt", "chosen", "rejected", NULL});
     return ls_ok();
 }
 
 /* ---- the table ---- */
 
-#define JUDGED "a loss that judges single answers is needed, and train has none"
 #define ANSWERED "answers are needed, and none are generated while a model is trained"
 #define STEPWISE "a loss that judges steps is needed, and train has none"
 static const ls_record_kind kinds[] = {
@@ -290,8 +293,10 @@ static const ls_record_kind kinds[] = {
      .members = {"prompt", "completion", "label"},
      .summary = "an answer that is wanted or not",
      .learnt = true,
+     .compares = true,
+     .judges = true,
      .chat = LS_CHAT_SOME,
-     .refused = JUDGED},
+     .encode = encode_preference},
     {.name = "stepwise",
      .members = {"prompt", "completions", "labels"},
      .summary = "steps with labels",

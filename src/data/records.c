@@ -23,7 +23,7 @@ typedef struct token_range {
     ls_left_out left_out;
     int run;
     int64_t first_answer;
-    bool bad, begun, end_learnt;
+    bool bad, begun, end_learnt, judged, wanted;
 } token_range;
 
 struct ls_record_encoder {
@@ -83,6 +83,7 @@ static ls_status encode(const ls_record_encoder *e, const ls_text_record *record
     out->begun = false;
     out->end_learnt = true;
     out->first_answer = 0;
+    out->judged = out->wanted = false;
     out->left_out = (ls_left_out){0};
     if (record->bad != NULL && json && !record->rest)
         return ls_error(LS_INVALID, "%s:%lld: %s", input->path, (long long)record->at.line, record->bad);
@@ -154,7 +155,9 @@ static void encode_run(void *context, int i, int thread) {
                                      .first_answer = r->out.first_answer,
                                      .bad = bad,
                                      .begun = r->out.begun,
-                                     .end_learnt = r->out.end_learnt};
+                                     .end_learnt = r->out.end_learnt,
+                                     .judged = r->out.judged,
+                                     .wanted = r->out.wanted};
     }
 }
 
@@ -222,6 +225,8 @@ ls_encoded ls_records_result(const ls_record_encoder *e, size_t i) {
                         .begun = p->begun,
                         .end_learnt = p->end_learnt,
                         .first_answer = p->first_answer,
+                        .judged = p->judged,
+                        .wanted = p->wanted,
                         .left_out = p->left_out,
                         .bad = p->bad};
 }

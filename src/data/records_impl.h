@@ -19,6 +19,7 @@ typedef struct ls_learnt_tokens {
     bool end_learnt; /* whether the end of document, which is not among the tokens, is learnt */
     int64_t
         first_answer; /* tokens of the current record's first document, where it has two: a wanted answer and another */
+    bool judged, wanted;  /* the current record is one answer, which is wanted or not */
     ls_left_out left_out; /* of the current record */
     ls_unread unread;     /* of all records so far */
 } ls_learnt_tokens;
@@ -49,6 +50,7 @@ typedef struct ls_record_kind {
     const char *summary;                  /* what its records are */
     bool learnt;                          /* gives a byte for each token */
     bool compares;                        /* two documents of each record: a wanted answer and another (preference.c) */
+    bool judges;                          /* with compares: an answer, and another one to its prompt (judged.c) */
     ls_chat_use chat;
     /* Appends the tokens of a value. LS_INVALID names the file and line of a value of another form. */
     ls_status (*encode)(const ls_encode_options *options, ls_json_value value, ls_learnt_tokens *out);
@@ -78,6 +80,7 @@ typedef struct ls_encoded {
     int64_t n;
     bool begun, end_learnt;
     int64_t first_answer; /* as in ls_learnt_tokens; 0: the record is one document */
+    bool judged, wanted;  /* as in ls_learnt_tokens */
     ls_left_out left_out;
     bool bad; /* the record cannot be encoded; ls_records_explain says why */
 } ls_encoded;

@@ -79,7 +79,10 @@ void ls_logprobs_add(ls_logprobs *l, const int32_t *labels, const float *losses)
     int64_t n = 0;
     const int64_t index = ls_part_start(ls_data_summarise(l->data)->windows, l->some, l->next++);
     if (l->status.code == LS_OK) l->status = ls_data_pieces(l->data, index, l->pieces, &n);
-    for (int64_t k = 0; k < n && l->status.code == LS_OK; k++) l->status = add_piece(l, &l->pieces[k], labels, losses);
+    /* Where answers are judged, each second document is of another answer to the prompt. */
+    const int64_t each = ls_data_judges(l->data) ? 2 : 1;
+    for (int64_t k = 0; k < n && l->status.code == LS_OK; k += each)
+        l->status = add_piece(l, &l->pieces[k], labels, losses);
 }
 
 static int in_order(const void *x, const void *y) {
@@ -97,7 +100,7 @@ static void put_ints(ls_json_writer *w, const char *key, const int32_t *values, 
 static ls_status put_passage(const ls_logprobs *l, const passage *p, FILE *out) {
     double sum = 0;
     ls_json_writer *w = ls_json_begin(0);
-    ls_json_put_int(w, "document", p->document);
+    ls_json_put_int(w, "document", ls_data_judges(l->data) ? p->document / 2 : p->document);
     if (ls_data_pairs(l->data)) {
         bool wanted;
         const ls_status status = ls_data_wanted(l->data, p->document, &wanted);

@@ -1,6 +1,7 @@
 /* Building the graph of a config.json: the parts that architectures share, and inputs and loss around each of them. */
 #include "model/model_impl.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "graph/graph.h"
@@ -19,6 +20,13 @@ ls_layer ls_layer_begin(const ls_model_config *config, ls_graph *g, const char *
 ls_tensor ls_layer_embed(const ls_layer *b, ls_tensor tokens, ls_tensor table) {
     const ls_model_sizes *n = &b->config->sizes;
     return ls_embedding_padded(b->g, tokens, table, n->pads ? n->pad : -1);
+}
+
+ls_tensor ls_layer_noise(const ls_layer *b, ls_tensor tokens, ls_tensor x) {
+    const ls_model_config *config = b->config;
+    if (config->noise == 0) return x;
+    const double amplitude = config->noise / sqrt((double)b->S * (double)config->sizes.E);
+    return ls_noise(b->g, x, ls_input_like(b->g, LS_MODEL_NOISE, tokens), amplitude);
 }
 
 static ls_tensor rope_table(const ls_layer *b, ls_tensor positions, ls_rope rope, const char *name) {
@@ -261,8 +269,10 @@ ls_status ls_layers_build(const ls_model *model, ls_graph *g, const ls_model_len
     lm.tokens = ls_tokens(g, "tokens", lengths->B, lengths->S);
     lm.labels = ls_input_like(g, "labels", lm.tokens);
     lm.positions = ls_input_like(g, "positions", lm.tokens);
+    config.noise = model->noise;
     lm.logits = model->architecture->build(&config, g, lm.tokens, lm.positions);
-    lm.token_loss = ls_named(g, ls_cross_entropy(g, lm.logits, lm.labels), "token_loss");
+    const ls_tensor each = ls_cross_entropy_smoothed(g, lm.logits, lm.labels, model->smoothing, model->z);
+    lm.token_loss = ls_named(g, each, "token_loss");
     ls_tensor terms = lm.token_loss;
     if (model->weighted)
         terms = ls_mul(g, terms, ls_input_typed(g, LS_MODEL_WEIGHTS, ls_dtype_accumulator(g->dtype), lm.tokens));

@@ -98,14 +98,19 @@ const ls_decoder_parts ls_head_norm_parts = {.layer = ls_layer_in_turn,
                                              .heads = ls_heads_normalised,
                                              .mlp = ls_layer_gated};
 
-/* Rows of the table. Where the scale is sqrt(E), published models were trained with it rounded to the type of x. */
+/*
+ * Rows of the table. Where the scale is sqrt(E), published models were trained with it rounded to the type of x, and it
+ * is part of the Hugging Face library's embedding, to which noise is added.
+ */
 static ls_tensor embed(const ls_layer *b, ls_tensor tokens, ls_tensor table) {
     const ls_model_config *config = b->config;
-    const ls_tensor x = ls_layer_embed(b, tokens, table);
-    const bool rounded = config->embedding_by_width && b->g->dtype == LS_BF16;
+    const bool by_width = config->embedding_by_width, rounded = by_width && b->g->dtype == LS_BF16;
     const double scale = config->embedding_scale;
-    if (scale == 0 || scale == 1) return x;
-    return ls_scale(b->g, x, rounded ? (double)ls_bf16_to_f32(ls_bf16_from_f32((float)scale)) : scale);
+    ls_tensor x = ls_layer_embed(b, tokens, table);
+    if (!by_width) x = ls_layer_noise(b, tokens, x);
+    if (scale != 0 && scale != 1)
+        x = ls_scale(b->g, x, rounded ? (double)ls_bf16_to_f32(ls_bf16_from_f32((float)scale)) : scale);
+    return by_width ? ls_layer_noise(b, tokens, x) : x;
 }
 
 ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *g, ls_tensor tokens, ls_tensor positions) {

@@ -104,8 +104,8 @@ static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tok
                                   (long long)b.S, (long long)n->longest));
     const ls_tensor table = ls_parameter(g, "transformer.wte.weight", 2, (int64_t[]){n->V, n->E});
     const ls_tensor position_table = ls_parameter(g, "transformer.wpe.weight", 2, (int64_t[]){n->longest, n->E});
-    ls_tensor x = ls_add(g, ls_embedding(g, tokens, table), ls_embedding(g, positions, position_table));
-    x = ls_named(g, x, "embedded");
+    const ls_tensor embedded = ls_layer_noise(&b, tokens, ls_embedding(g, tokens, table));
+    ls_tensor x = ls_named(g, ls_add(g, embedded, ls_embedding(g, positions, position_table)), "embedded");
     for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) x = build_layer(&b, x);
     const ls_tensor weight = ls_parameter(g, "transformer.ln_f.weight", 1, &n->E);
     const ls_tensor bias = ls_parameter(g, "transformer.ln_f.bias", 1, &n->E);

@@ -138,7 +138,7 @@ static ls_status read_inputs(names *t, ls_json_value root, ls_json_value list, l
         LS_TRY(read_input(t, ls_json_item(list, (size_t)i), tokens, inputs, &m->inputs[i]));
         found |= m->inputs[i].role == LS_INPUT_TOKENS;
         if (m->inputs[i].role == LS_INPUT_OTHER)
-            m->others[inputs->n_others++] = (ls_model_input){m->inputs[i].name, m->inputs[i].dtype};
+            m->others[inputs->n_others++] = (ls_model_input){.name = m->inputs[i].name, .dtype = m->inputs[i].dtype};
     }
     inputs->others = m->others;
     return found ? ls_ok() : ls_json_error(ls_json_field(root, "tokens"), "the name of an input");

@@ -328,11 +328,33 @@ static ls_status adapt(ls_model *model, const ls_adapter *adapter) {
     return ls_adapter_text(adapter, base != NULL ? base : ls_model_folder(model), &model->adapter_text);
 }
 
+/* what: that another choice would change. */
+static ls_status need_config(const ls_model *model, const char *what) {
+    if (model->architecture != NULL) return ls_ok();
+    return ls_error(LS_UNSUPPORTED, "%s: the %s part of its nodes; expected a config.json for another one",
+                    ls_model_folder(model), what);
+}
+
 ls_status ls_model_weigh(ls_model *model) {
-    if (model->architecture == NULL)
-        return ls_error(LS_UNSUPPORTED, "%s: the loss is part of its nodes; expected a config.json for another loss",
-                        ls_model_folder(model));
+    static const ls_model_input weights = {.name = LS_MODEL_WEIGHTS, .dtype = LS_F32, .of_loss = true};
+    LS_TRY(need_config(model, "loss is"));
     model->weighted = true;
+    model->inputs.others = &weights;
+    model->inputs.n_others = 1;
+    model->inputs.mean = LS_MEAN_NOTHING;
+    return ls_ok();
+}
+
+ls_status ls_model_smooth(ls_model *model, double smoothing, double z) {
+    if (smoothing != 0 || z != 0) LS_TRY(need_config(model, "loss is"));
+    model->smoothing = smoothing;
+    model->z = z;
+    return ls_ok();
+}
+
+ls_status ls_model_noise(ls_model *model, double alpha) {
+    if (alpha != 0) LS_TRY(need_config(model, "lookup of tokens is"));
+    model->noise = alpha;
     return ls_ok();
 }
 

@@ -35,6 +35,7 @@ static inline int64_t ls_mean_divisor(ls_mean mean, int64_t labels, int64_t toke
 typedef struct ls_model_input {
     const char *name;
     ls_dtype dtype; /* LS_I32 or LS_F32; in the graph, real numbers have its accumulator type */
+    bool of_loss; /* the losses of tokens do not depend on it, so that it may be missing where these alone are wanted */
 } ls_model_input;
 
 /* Of LS_MEAN_WEIGHTS: the sum over tokens of a product of other inputs, but at least `least`, and `plus`. */
@@ -94,11 +95,25 @@ LS_MUST_USE ls_status ls_model_open_text(const char *name, const char *text, ls_
  */
 LS_MUST_USE ls_status ls_model_adapt(ls_model *model, const ls_adapter_choice *choice);
 /*
- * From now on the model is built with another loss: the sum over all tokens of the token's loss, times its weight in the
- * input LS_MODEL_WEIGHTS, G[B,S]. LS_UNSUPPORTED: the model is a graph.json, whose loss is part of its nodes.
+ * From now on the model is built with another loss: the sum over all tokens of the token's loss, times its weight in
+ * the input LS_MODEL_WEIGHTS, G[B,S], divided by nothing. LS_UNSUPPORTED: the model is a graph.json, whose loss is part
+ * of its nodes.
  */
 #define LS_MODEL_WEIGHTS "weights"
 LS_MUST_USE ls_status ls_model_weigh(ls_model *model);
+/*
+ * From now on the token's loss is that of smoothed labels, (1 - smoothing) of a label's and the rest shared by all V
+ * words (Szegedy et al., arXiv 1512.00567, section 7), plus z · (log Σ exp logits)² (Chowdhery et al., "PaLM", arXiv
+ * 2204.02311, section 5). LS_UNSUPPORTED: the model is a graph.json.
+ */
+LS_MUST_USE ls_status ls_model_smooth(ls_model *model, double smoothing, double z);
+/*
+ * From now on the embeddings of tokens have uniform noise within ±alpha/√(S·E) (Jain et al., "NEFTune", arXiv
+ * 2310.05914, section 2), of sequences of S tokens. It is a function of a token's key in the input LS_MODEL_NOISE,
+ * i32[B,S], and an element's number; a token with key 0 has none. LS_UNSUPPORTED: the model is a graph.json.
+ */
+#define LS_MODEL_NOISE "noise"
+LS_MUST_USE ls_status ls_model_noise(ls_model *model, double alpha);
 /* One line about the adapter; false: there is none. */
 bool ls_model_print_adapter(const ls_model *model, char *out, size_t room);
 /*

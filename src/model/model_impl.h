@@ -93,6 +93,7 @@ typedef struct ls_model_config {
     bool scaled;                     /* GPT-2: attention_scale is 1/sqrt(head size); otherwise 1 */
     double attention_scale;          /* factor of q·k; 0: not given */
     bool scale_by_layer;             /* attention_scale is divided by the layer's number, counted from 1 */
+    double noise;                    /* ls_model_noise */
     double attention_cap, final_cap; /* soft caps of attention's logits and of the model's logits; 0: none */
     int64_t window;                  /* in tokens; 0: no layer has a window */
     ls_window_rule windows;          /* which layers have the window */
@@ -220,9 +221,11 @@ struct ls_model {
     ls_model_sizes sizes;
     ls_model_inputs inputs;
     int64_t parameters;
-    bool weighted; /* ls_model_weigh */
-    char *folder; /* NULL: the model was opened from a text */
-    char *text;   /* of its file, with changes */
+    bool weighted;       /* ls_model_weigh */
+    double smoothing, z; /* ls_model_smooth */
+    double noise;        /* ls_model_noise */
+    char *folder;        /* NULL: the model was opened from a text */
+    char *text;          /* of its file, with changes */
     /* Of a config.json: */
     const ls_architecture *architecture;
     const ls_wrapper *wrapper; /* of the file that the model was opened from; NULL: it has a text model alone */
@@ -352,6 +355,8 @@ struct ls_layer {
 ls_layer ls_layer_begin(const ls_model_config *config, ls_graph *graph, const char *prefix, ls_tensor tokens);
 /* Rows of the table by id; looking up the padding id adds nothing to the gradient. */
 ls_tensor ls_layer_embed(const ls_layer *b, ls_tensor tokens, ls_tensor table);
+/* Embeddings of tokens with the noise of config.noise, whose keys are the input LS_MODEL_NOISE. */
+ls_tensor ls_layer_noise(const ls_layer *b, ls_tensor tokens, ls_tensor x);
 /* Sets the tables of rotations that layers read. */
 void ls_layer_rotary(ls_layer *b, ls_tensor positions);
 /* Parameter PREFIX.N.WHAT. */

@@ -115,7 +115,8 @@ ls_tensor ls_mixers_build(const ls_model_config *config, ls_graph *g, ls_tensor 
     b.reach = ls_conv_reach(g, positions, (int)config->state.width);
     const ls_tensor table = ls_parameter_named(g, 2, size, "%s.embeddings.weight", prefix);
     const ls_dtype wide = config->wide_residual ? g->accumulator : g->dtype;
-    ls_tensor x = as_type(g, ls_named(g, ls_layer_embed(&b, tokens, table), "embedded"), wide);
+    const ls_tensor embedded = ls_layer_noise(&b, tokens, ls_layer_embed(&b, tokens, table));
+    ls_tensor x = as_type(g, ls_named(g, embedded, "embedded"), wide);
     for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) {
         const ls_tensor made = block(&b, ls_layer_norm(&b, as_type(g, x, g->dtype), "norm"));
         x = ls_named(g, ls_add(g, x, as_type(g, made, wide)), "layers.%lld.out", (long long)b.layer);

@@ -1,6 +1,9 @@
 /* Sequences of tokens: read into a batch, and placed in a rank's inputs. */
 #include "session/session.h"
 
+#include "base/base.h"
+#include "model/model.h"
+
 #include <stdlib.h>
 
 /* The inputs of a sequence that a rank has: those of its layout, of each slice. NULL: there is no memory. */
@@ -28,10 +31,11 @@ ls_status ls_batch_make(const ls_rank *rank, int64_t B, int64_t S, ls_batch *out
     made.tokens = malloc(bytes);
     made.labels = malloc(bytes);
     made.positions = malloc(bytes);
+    made.keys = calloc(count, sizeof *made.keys);
     made.ends = malloc((size_t)(made.rows * (S + 1)) * sizeof *made.ends);
     made.n_ends = calloc((size_t)made.rows, sizeof *made.n_ends);
-    if (made.tokens == NULL || made.labels == NULL || made.positions == NULL || made.ends == NULL ||
-        made.n_ends == NULL || made.runs == NULL) {
+    if (made.tokens == NULL || made.labels == NULL || made.positions == NULL || made.keys == NULL ||
+        made.ends == NULL || made.n_ends == NULL || made.runs == NULL) {
         ls_batch_free(&made);
         return ls_error(LS_NO_MEMORY, "no memory for %zu tokens of a micro-batch", count);
     }
@@ -43,10 +47,28 @@ void ls_batch_free(ls_batch *batch) {
     free(batch->tokens);
     free(batch->labels);
     free(batch->positions);
+    free(batch->keys);
     free(batch->ends);
     free(batch->n_ends);
     free(batch->runs);
     *batch = (ls_batch){0};
+}
+
+void ls_batch_noise(ls_batch *batch, uint64_t seed) {
+    batch->noisy = true;
+    batch->noise = seed;
+}
+
+/* Of the inputs of one sequence. */
+static void draw_keys(const ls_batch *batch, int64_t index, int32_t *keys) {
+    const uint64_t stream = ls_rng_stream("noise");
+    for (int r = 0; r < batch->part.n_runs; r++) {
+        const ls_layout_run *run = &batch->part.runs[r];
+        for (int64_t i = 0; i < run->count; i++) {
+            const uint64_t at = (uint64_t)(index * batch->S + run->first + i * run->step);
+            *keys++ = (int32_t)((uint32_t)ls_rng_bits(batch->noise, stream, at) | 1U); /* never 0 */
+        }
+    }
 }
 
 ls_status ls_batch_read(ls_batch *batch, const ls_sequences *from, int64_t first, int64_t end) {
@@ -59,6 +81,7 @@ ls_status ls_batch_read(ls_batch *batch, const ls_sequences *from, int64_t first
                             .ends = batch->ends + b * (batch->S + 1)};
         LS_TRY(from->sample(from->context, index < end ? index : 0, &batch->part, &sample));
         for (int64_t i = 0; index >= end && i < batch->inputs; i++) sample.labels[i] = LS_LABEL_IGNORED;
+        if (batch->noisy) draw_keys(batch, index, batch->keys + at);
         batch->n_ends[b] = sample.n_ends;
         batch->apart |= sample.n_ends > 2;
         batch->bytes += sample.bytes;
@@ -100,6 +123,7 @@ ls_status ls_batch_put(const ls_batch *batch, int64_t micro_batch) {
     LS_TRY(put_input(batch, "tokens", micro_batch, batch->tokens));
     LS_TRY(put_input(batch, "labels", micro_batch, batch->labels));
     LS_TRY(put_input(batch, "positions", micro_batch, batch->positions));
+    LS_TRY(put_input(batch, LS_MODEL_NOISE, micro_batch, batch->keys));
     if (!batch->apart) return ls_executor_set_documents(batch->rank->executor, micro, NULL, NULL, 0);
     return ls_executor_set_documents(batch->rank->executor, micro, batch->ends, batch->n_ends, batch->S + 1);
 }

@@ -23,6 +23,9 @@ typedef struct ls_batch {
     int32_t *tokens, *labels, *positions; /* [rows,inputs] */
     int32_t *ends;                        /* [rows,S+1]: bounds of documents */
     int *n_ends;                          /* [rows] */
+    int32_t *keys;                        /* [rows,inputs]: of noise; 0: none */
+    bool noisy;                           /* ls_batch_noise */
+    uint64_t noise;                       /* its seed */
     bool apart;                           /* some sequence holds several documents */
     int64_t bytes;                        /* read from files so far */
 } ls_batch;
@@ -30,6 +33,11 @@ typedef struct ls_batch {
 /* B: sequences of the micro-batch, of all dp ranks together. The rank is borrowed. */
 LS_MUST_USE ls_status ls_batch_make(const ls_rank *rank, int64_t B, int64_t S, ls_batch *out);
 void ls_batch_free(ls_batch *batch); /* a zeroed one is allowed */
+/*
+ * From now on tokens that are read have keys of noise (LS_MODEL_NOISE), a function of seed, sequence and position: the
+ * same for any number of ranks and in a resumed run. Without this call there is none.
+ */
+void ls_batch_noise(ls_batch *batch, uint64_t seed);
 /*
  * Reads this rank's part of sequences first .. first + B - 1; in the place of those from `end` on, sequence 0 with all
  * labels ignored. Not collective: it may fail on one rank alone.

@@ -1,7 +1,7 @@
 /*
- * Losses that compare a wanted answer with another one to the same prompt: a row each. A loss is a function of the
- * log-probabilities of both answers, so its gradient by that of a token is the same for all tokens of an answer: that
- * is what the backward pass needs, as weights of tokens.
+ * Losses that compare a wanted answer with another one to the same prompt, or judge an answer: a row each. A loss is a
+ * function of the log-probabilities of both answers, so its gradient by that of a token is the same for all tokens of
+ * an answer: that is what the backward pass needs, as weights of tokens.
  */
 #include "train/train_impl.h"
 
@@ -65,11 +65,22 @@ static ls_answers_loss orpo(const ls_answer_sums a[2], const ls_answer_settings 
     return made;
 }
 
+/*
+ * Ethayarajh et al., "KTO" (arXiv 2402.01306), equation 7, as TRL has it: 1 - sigmoid(beta · (gain - divergence)) of a
+ * wanted answer, and of another one with the opposite sign.
+ */
+static ls_answers_loss kto(const ls_answer_sums a[2], const ls_answer_settings *s) {
+    const double sign = a->wanted ? 1 : -1, factor = a->wanted ? s->desirable : s->undesirable;
+    const double x = sign * s->beta * (gain(a) - s->divergence), loss = other_sigmoid(x);
+    return (ls_answers_loss){.loss = factor * loss, .weight = {-factor * sign * s->beta * loss * (1 - loss), 0}};
+}
+
 static const ls_answer_loss rows[] = {
     {.name = "dpo", .about = "direct preference optimisation", .reference = true, .of_pair = dpo},
     {.name = "ipo", .about = "identity preference optimisation", .reference = true, .of_pair = ipo},
     {.name = "hinge", .about = "SLiC-HF, over a reference", .reference = true, .of_pair = hinge},
     {.name = "simpo", .about = "simple preference optimisation", .of_pair = simpo},
+    {.name = "kto", .about = "Kahneman-Tversky optimisation", .reference = true, .judges = true, .of_pair = kto},
     {.name = "orpo", .about = "odds ratio preference optimisation", .imitates = true, .of_pair = orpo},
 };
 

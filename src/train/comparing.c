@@ -1,7 +1,8 @@
 /*
- * Training on pairs of answers. A step first runs all of its micro-batches forward; rank 0 adds up the
- * log-probabilities of each answer, and finds the loss and, by its derivative, a weight for each token. The backward
- * pass then runs with the loss Σ weight · log-probability, whose gradient is that of the loss of the pairs.
+ * Training on pairs of answers, or on answers that are judged one by one, each of which has an answer to another prompt
+ * beside it. A step first runs all of its micro-batches forward; rank 0 adds up the log-probabilities of each answer,
+ * and finds the loss and, by its derivative, a weight for each token. The backward pass then runs with the loss
+ * Σ weight · log-probability, whose gradient is that of the loss of the pairs.
  *
  * Losses with a reference need the log-probabilities of all answers before the first step. They are found once, and
  * kept in the run's folder.
@@ -64,62 +65,96 @@ static ls_status add_up(const ls_comparing *c, const answer_set *set, int64_t in
 
 /* --- what a step finds -------------------------------------------------------------------------------------------- */
 
+/* A pair, and what the loss makes of it. */
+typedef struct judged_pair {
+    ls_answer_sums sums[2];
+    ls_answers_loss found;
+} judged_pair;
+
+/* The pairs of a step, or of an evaluation, in the order in which they are found. */
 typedef struct finding {
     const ls_comparing *c;
     const ls_answer_loss *loss;
     ls_answer_settings settings;
-    ls_answers_figures sum;
+    judged_pair *pair;
+    int64_t n, capacity;
     int64_t wanted_tokens;
-    double wanted_loss; /* of them */
-    float *weights;     /* [S] of the sequence at work; NULL: the loss alone is wanted */
 } finding;
 
 static finding begin_finding(const ls_comparing *c) {
     const ls_train_options *o = &c->t->options;
-    return (finding){.c = c, .loss = c->t->compares, .settings = {o->loss_beta, o->loss_gamma}};
+    return (finding){.c = c,
+                     .loss = c->t->compares,
+                     .settings = {.beta = o->loss_beta,
+                                  .gamma = o->loss_gamma,
+                                  .desirable = o->desirable_weight,
+                                  .undesirable = o->undesirable_weight}};
 }
-
-static void put_weight(float *weights, const int32_t *labels, const ls_data_piece *piece, double weight) {
-    for (int64_t at = piece->place; at < piece->place + piece->length; at++)
-        if (labels[at] != LS_LABEL_IGNORED) weights[at] += (float)weight;
-}
-
-typedef struct weighing {
-    finding *f;
-    const int32_t *labels; /* of the sequence at work, where f wants weights */
-} weighing;
 
 static ls_status find_pair(void *context, const answer_set *set, const ls_data_piece piece[2],
                            const ls_answer_sums sums[2]) {
-    const weighing *w = context;
-    finding *f = w->f;
-    (void)set;
-    const ls_answers_loss found = f->loss->of_pair(sums, &f->settings);
-    const bool gains = f->loss->reference;
-    double reward[2];
-    for (int i = 0; i < 2; i++) {
-        reward[i] = f->settings.beta * (gains ? sums[i].own - sums[i].reference : sums[i].own / (double)sums[i].tokens);
-        f->sum.reward[i] += reward[i];
-        /* The backward pass minimises the sum of weight · loss of a token, where that is minus its log-probability. */
-        if (f->weights != NULL) put_weight(f->weights, w->labels, &piece[i], -found.weight[i]);
+    finding *f = context;
+    if (f->n == f->capacity) {
+        const int64_t wanted = 2 * f->capacity + 256;
+        judged_pair *grown = realloc(f->pair, (size_t)wanted * sizeof *grown);
+        if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld pairs of answers", (long long)wanted);
+        f->pair = grown;
+        f->capacity = wanted;
     }
-    f->sum.pairs++;
-    f->sum.loss += found.loss;
-    f->sum.right += reward[0] > reward[1];
-    f->wanted_tokens += sums[0].tokens;
-    f->wanted_loss -= sums[0].own;
-    return ls_ok();
+    judged_pair *p = &f->pair[f->n++];
+    *p = (judged_pair){.sums = {sums[0], sums[1]}};
+    return f->loss->judges ? ls_data_wanted(set->data, piece[0].document, &p->sums[0].wanted) : ls_ok();
 }
 
-/* Means over pairs; where answers are imitated, too, what that adds. */
-static ls_answers_figures end_finding(const finding *f) {
-    ls_answers_figures made = f->sum;
-    const double pairs = (double)made.pairs;
-    made.loss = made.pairs > 0 ? made.loss / pairs : NAN;
-    for (int i = 0; i < 2; i++) made.reward[i] /= pairs;
-    made.right /= pairs;
-    if (f->loss->imitates) made.loss += f->wanted_loss / (double)f->wanted_tokens;
-    return made;
+/* How much likelier answers to other prompts are than the reference has them: their mean, 0 at least. */
+static double divergence(const finding *f) {
+    double sum = 0;
+    for (int64_t k = 0; k < f->n; k++) sum += f->pair[k].sums[1].own - f->pair[k].sums[1].reference;
+    return f->n > 0 ? fmax(sum / (double)f->n, 0) : 0;
+}
+
+static double reward_of(const finding *f, const ls_answer_sums *a) {
+    return f->settings.beta * (f->loss->reference ? a->own - a->reference : a->own / (double)a->tokens);
+}
+
+/* Means over the answers of the pairs, of which a loss that judges has one of each. */
+static void find_rewards(const finding *f, ls_answers_figures *out) {
+    int64_t n[2] = {0, 0}, right = 0;
+    double sum[2] = {0, 0};
+    for (int64_t k = 0; k < f->n; k++) {
+        const ls_answer_sums *a = f->pair[k].sums;
+        const bool judged = f->loss->judges;
+        for (int i = 0; i < (judged ? 1 : 2); i++) {
+            const int to = judged && !a->wanted ? 1 : i;
+            sum[to] += reward_of(f, &a[i]);
+            n[to]++;
+        }
+        right += !judged && reward_of(f, &a[0]) > reward_of(f, &a[1]);
+    }
+    for (int i = 0; i < 2; i++) out->reward[i] = n[i] > 0 ? sum[i] / (double)n[i] : NAN;
+    out->right = f->loss->judges || f->n == 0 ? NAN : (double)right / (double)f->n;
+}
+
+/*
+ * Once all pairs are there. The loss is a mean over them; where answers are imitated, too, the mean loss of the wanted
+ * ones' tokens is added.
+ */
+static void judge(finding *f, ls_answers_figures *out) {
+    double loss = 0, wanted_loss = 0;
+    f->settings.divergence = f->loss->judges ? divergence(f) : 0;
+    f->wanted_tokens = 0;
+    for (int64_t k = 0; k < f->n; k++) {
+        judged_pair *p = &f->pair[k];
+        p->found = f->loss->of_pair(p->sums, &f->settings);
+        loss += p->found.loss;
+        wanted_loss -= p->sums[0].own;
+        f->wanted_tokens += p->sums[0].tokens;
+    }
+    *out = (ls_answers_figures){.pairs = f->n,
+                                .loss = f->n > 0 ? loss / (double)f->n : NAN,
+                                .divergence = f->loss->judges ? f->settings.divergence : NAN};
+    if (f->loss->imitates) out->loss += wanted_loss / (double)f->wanted_tokens;
+    find_rewards(f, out);
 }
 
 /* --- the weights of a step ---------------------------------------------------------------------------------------- */
@@ -137,31 +172,48 @@ static ls_status read_sequence(const ls_comparing *c, int64_t index, step_sequen
     return ls_data_read(of->set->data, of->own, NULL, &sample);
 }
 
-/* The wanted answers of a sequence are learnt as they are, too. */
-static ls_status imitate(const ls_comparing *c, const step_sequence *of, int64_t wanted_tokens, float *weights) {
-    int64_t n = 0;
-    LS_TRY(ls_data_pieces(of->set->data, of->own, c->pieces, &n));
-    for (int64_t k = 0; k + 1 < n; k += 2) put_weight(weights, of->labels, &c->pieces[k], 1 / (double)wanted_tokens);
+/* Puts the weights of one sequence after the other. */
+typedef struct weighing {
+    const finding *f;
+    int64_t next; /* pair */
+    const int32_t *labels;
+    float *weights; /* [S] */
+} weighing;
+
+/* The backward pass minimises the sum of weight · loss of a token, where that is minus its log-probability. */
+static ls_status weigh_pair(void *context, const answer_set *set, const ls_data_piece piece[2],
+                            const ls_answer_sums sums[2]) {
+    weighing *w = context;
+    const finding *f = w->f;
+    const ls_answers_loss *found = &f->pair[w->next++].found;
+    (void)set, (void)sums;
+    for (int i = 0; i < 2; i++) {
+        const double imitated = i == 0 && f->loss->imitates ? 1 / (double)f->wanted_tokens : 0;
+        const double weight = imitated - found->weight[i] / (double)f->n;
+        for (int64_t at = piece[i].place; at < piece[i].place + piece[i].length; at++)
+            if (w->labels[at] != LS_LABEL_IGNORED) w->weights[at] = (float)weight;
+    }
     return ls_ok();
 }
 
-static ls_status weigh_sequences(const ls_comparing *c, step_sequence *of, int64_t first, int64_t n,
-                                 const float *losses, float *weights, ls_answers_figures *out) {
-    const int64_t S = c->t->options.seq;
-    finding f = begin_finding(c);
+/* Finds the pairs of the sequences of a step, each of which is read into `of`. */
+static ls_status find_pairs(finding *f, step_sequence *of, int64_t first, int64_t n, const float *losses) {
+    for (int64_t i = 0; i < n; i++) {
+        LS_TRY(read_sequence(f->c, first + i, of));
+        LS_TRY(add_up(f->c, of->set, of->own, losses + i * f->c->t->options.seq, of->labels, find_pair, f));
+    }
+    return ls_ok();
+}
+
+static ls_status put_weights(const finding *f, step_sequence *of, int64_t first, int64_t n, const float *losses,
+                             float *weights) {
+    const int64_t S = f->c->t->options.seq;
+    weighing w = {.f = f, .labels = of->labels};
     memset(weights, 0, sizeof *weights * (size_t)(n * S));
     for (int64_t i = 0; i < n; i++) {
-        LS_TRY(read_sequence(c, first + i, of));
-        f.weights = weights + i * S;
-        weighing w = {&f, of->labels};
-        LS_TRY(add_up(c, of->set, of->own, losses + i * S, of->labels, find_pair, &w));
-    }
-    *out = end_finding(&f);
-    /* How many pairs and tokens a mean is over is known only now. */
-    for (int64_t i = 0; i < n * S; i++) weights[i] = (float)((double)weights[i] / (double)ls_max(1, f.sum.pairs));
-    for (int64_t i = 0; i < n && f.loss->imitates; i++) {
-        LS_TRY(read_sequence(c, first + i, of));
-        LS_TRY(imitate(c, of, f.wanted_tokens, weights + i * S));
+        LS_TRY(read_sequence(f->c, first + i, of));
+        w.weights = weights + i * S;
+        LS_TRY(add_up(f->c, of->set, of->own, losses + i * S, of->labels, weigh_pair, &w));
     }
     return ls_ok();
 }
@@ -173,7 +225,11 @@ static ls_status weigh_step(const ls_comparing *c, int64_t first, int64_t n, con
     int32_t *ids = malloc(sizeof *ids * (size_t)(2 * S));
     if (ids == NULL) return ls_error(LS_NO_MEMORY, "no memory for a sequence of labels");
     step_sequence of = {.tokens = ids, .labels = ids + S};
-    const ls_status status = weigh_sequences(c, &of, first, n, losses, weights, out);
+    finding f = begin_finding(c);
+    ls_status status = find_pairs(&f, &of, first, n, losses);
+    judge(&f, out);
+    if (status.code == LS_OK) status = put_weights(&f, &of, first, n, losses, weights);
+    free(f.pair);
     free(ids);
     return status;
 }
@@ -229,10 +285,13 @@ static ls_status pass_set(passing *p, int64_t n, ls_progress *progress) {
 
 ls_status ls_comparing_evaluate(const ls_comparing *c, int set, int64_t n, double *loss) {
     finding f = begin_finding(c);
-    weighing w = {.f = &f};
-    passing p = {.c = c, .set = &c->set[c->t->mixture.n + set], .call = find_pair, .context = &w, .status = ls_ok()};
-    LS_TRY(pass_set(&p, n, NULL));
-    *loss = end_finding(&f).loss;
+    ls_answers_figures figures;
+    passing p = {.c = c, .set = &c->set[c->t->mixture.n + set], .call = find_pair, .context = &f, .status = ls_ok()};
+    const ls_status status = pass_set(&p, n, NULL);
+    judge(&f, &figures);
+    free(f.pair);
+    LS_TRY(status);
+    *loss = figures.loss;
     return ls_comm_broadcast(c->rank->comm, loss, sizeof *loss);
 }
 

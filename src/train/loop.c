@@ -299,6 +299,7 @@ ls_status ls_train_rank(ls_rank *rank, const void *training, void *outcome) {
     *l.outcome = ls_train_nothing_yet(t);
     ls_status status = ls_trainer_create(rank, t->options.batch / t->options.accumulate, t->options.accumulate, S,
                                          ls_model_takes(t->model).mean, &l.trainer);
+    if (status.code == LS_OK && t->options.neftune > 0) ls_trainer_noise(l.trainer, t->options.seed);
     if (status.code == LS_OK && t->compares != NULL) status = compare_answers(&l);
     status = ls_comm_agree(rank->comm, status);
     if (status.code == LS_OK) status = run_loop(&l);

@@ -92,11 +92,17 @@ static void put_mixture(const ls_training *t, int64_t step, ls_json_writer *w) {
 }
 
 static void put_answers(const ls_answers_figures *a, ls_json_writer *w) {
+    const struct number {
+        const char *name;
+        double value;
+    } numbers[] = {{"reward_chosen", a->reward[0]},
+                   {"reward_rejected", a->reward[1]},
+                   {"reward_margin", a->reward[0] - a->reward[1]},
+                   {"reward_accuracy", a->right},
+                   {"divergence", a->divergence}};
     ls_json_put_int(w, "pairs", a->pairs);
-    ls_json_put_double(w, "reward_chosen", a->reward[0]);
-    ls_json_put_double(w, "reward_rejected", a->reward[1]);
-    ls_json_put_double(w, "reward_margin", a->reward[0] - a->reward[1]);
-    ls_json_put_double(w, "reward_accuracy", a->right);
+    for (size_t i = 0; i < LS_COUNT(numbers); i++)
+        if (isfinite(numbers[i].value)) ls_json_put_double(w, numbers[i].name, numbers[i].value);
 }
 
 ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls_step_report *report,

@@ -98,12 +98,27 @@ static ls_status adapt_model(const ls_training *t) {
     return ls_ok();
 }
 
+/* A loss of answers is one of log-probabilities, and is found before the backward pass: what changes these is refused.
+ */
+static ls_status change_loss(const ls_training *t) {
+    const ls_train_options *o = &t->options;
+    const char *flag = o->label_smoothing > 0 ? "--label-smoothing"
+                       : o->z_loss > 0        ? "--z-loss"
+                       : o->neftune > 0       ? "--neftune"
+                                              : NULL;
+    if (flag != NULL && t->compares != NULL)
+        return ls_error(LS_USAGE, "%s with --loss %s; expected --loss " LS_LOSS_OF_TOKENS, flag, o->loss);
+    LS_TRY(ls_model_smooth(t->model, o->label_smoothing, o->z_loss));
+    return ls_model_noise(t->model, o->neftune);
+}
+
 static ls_status open_model(ls_training *t) {
     LS_TRY(ls_model_open_changed(t->options.model, &t->options.rope, &t->model));
     LS_TRY(adapt_model(t));
     LS_TRY(ls_model_check_fed(t->model));
     LS_TRY(ls_answer_loss_find(t->options.loss, &t->compares));
     if (t->compares != NULL) LS_TRY(ls_model_weigh(t->model));
+    LS_TRY(change_loss(t));
     LS_TRY(lengthen_model(t));
     LS_TRY(ls_tokenizer_open_model(ls_model_folder(t->model), &t->tokenizer));
     const ls_model_sizes sizes = ls_model_describe(t->model);
@@ -129,15 +144,20 @@ static void log_set(const ls_training *t, const ls_mixed_set *set) {
     ls_data_log_packing(set->data);
 }
 
-/* Whether a set is of pairs of answers, as the loss wants it. */
+/* Whether a set is of answers, pairs or judged ones, as the loss wants it. */
 static ls_status check_pairs(const ls_training *t, const char *flag, const ls_data *data) {
+    if (ls_data_pairs(data) && t->compares != NULL && ls_data_judges(data) != t->compares->judges)
+        return ls_error(LS_USAGE, "%s: --loss %s %s", flag, t->compares->name,
+                        t->compares->judges ? "judges answers one by one; expected --records label"
+                                            : "compares pairs of answers; expected --records preference");
     if (ls_data_pairs(data) == (t->compares != NULL)) return ls_ok();
     if (t->compares == NULL)
-        return ls_error(LS_USAGE,
-                        "%s: pairs of answers, and --loss %s learns tokens; expected a loss that compares, as dpo",
-                        flag, t->options.loss);
-    return ls_error(LS_USAGE, "%s: --loss %s compares answers; expected --records preference, packed as pairs", flag,
-                    t->compares->name);
+        return ls_error(LS_USAGE, "%s: %s, and --loss %s learns tokens; expected a loss that %s", flag,
+                        ls_data_judges(data) ? "answers that are judged" : "pairs of answers", t->options.loss,
+                        ls_data_judges(data) ? "judges, kto" : "compares, as dpo");
+    return ls_error(LS_USAGE, "%s: --loss %s %s answers; expected --records %s, packed as pairs", flag,
+                    t->compares->name, t->compares->judges ? "judges" : "compares",
+                    t->compares->judges ? "label" : "preference");
 }
 
 static ls_status open_text(ls_training *t) {

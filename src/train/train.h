@@ -29,6 +29,8 @@ typedef struct ls_answers_figures {
     double loss;
     double reward[2]; /* of the wanted answer, and of the other one */
     double right;     /* share of the pairs whose wanted answer has the larger reward */
+    /* NaN where there is none: `right` of answers that are judged one by one, this of others: ls_answer_settings */
+    double divergence;
 } ls_answers_figures;
 
 /*
@@ -41,6 +43,8 @@ typedef struct ls_weighing {
                        ls_answers_figures *out);
     void *context;
 } ls_weighing;
+/* From now on the embeddings of steps have noise. The graph has an input LS_MODEL_NOISE (ls_model_noise). */
+void ls_trainer_noise(ls_trainer *trainer, uint64_t seed);
 /* From now on steps run all micro-batches forward first. The graph has an input LS_MODEL_WEIGHTS (ls_model_weigh). */
 LS_MUST_USE ls_status ls_trainer_weigh(ls_trainer *trainer, const ls_weighing *weighing);
 

@@ -49,16 +49,20 @@ typedef struct ls_eval_sets {
     char *text; /* that names and paths lie in */
 } ls_eval_sets;
 
-/* --- answer_losses.c: losses that compare a wanted answer with another one ---------------------------------------- */
+/* --- answer_losses.c: losses that compare a wanted answer with another one, or judge an answer ---------------------
+ */
 
 /* Of one answer: the sum of the log-probabilities of its tokens, by the model and by the reference; and their number.
  */
 typedef struct ls_answer_sums {
     double own, reference;
     int64_t tokens;
+    bool wanted; /* of a loss that judges */
 } ls_answer_sums;
 typedef struct ls_answer_settings {
     double beta, gamma;
+    double desirable, undesirable; /* factors of the losses of wanted and other answers, where they are judged */
+    double divergence; /* there: the mean gain of answers to other prompts over the reference, at least 0; a constant */
 } ls_answer_settings;
 /* Of a pair, the wanted answer first: the loss, and its derivative by the log-probability of each token of an answer.
  */
@@ -69,6 +73,7 @@ typedef struct ls_answer_loss {
     const char *name, *about;
     bool reference; /* it reads what the reference says; rewards are beta times the gain over it */
     bool imitates;  /* the mean loss of the wanted answers' tokens is added */
+    bool judges;    /* sums[0] is an answer, wanted or not, and sums[1] one to another prompt, for the divergence */
     ls_answers_loss (*of_pair)(const ls_answer_sums sums[2], const ls_answer_settings *settings);
 } ls_answer_loss;
 #define LS_LOSS_OF_TOKENS "sft" /* the loss that compares nothing */

@@ -72,6 +72,8 @@ void ls_trainer_destroy(ls_trainer *t) {
     free(t);
 }
 
+void ls_trainer_noise(ls_trainer *t, uint64_t seed) { ls_batch_noise(&t->batch, seed); }
+
 ls_status ls_trainer_weigh(ls_trainer *t, const ls_weighing *weighing) {
     const size_t n = (size_t)(t->B * t->accumulate * t->S);
     t->weighing = *weighing;

@@ -162,7 +162,8 @@ static void refuses_by_name(void **state) {
         {"sharegpt", "{\"conversations\": [{\"from\": \"function_call\", \"value\": \"{}\"}]}", "name is missing"},
         {"sharegpt", "{\"conversations\": [3]}", "conversations[0] is 3"},
         {"alpaca", "{\"instruction\": \"a\", \"output\": 1}", "output is 1"},
-        {"alpaca", "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"x\"]]}", "history[0] is an array of 1"},
+        {"alpaca", "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"x\"]]}",
+         "history[0] is an array of 1"},
         {"completion", "{\"prompt\": [" U "], \"completion\": \"x\"}", "completion is \"x\""},
         {"segments", "{\"segments\": [{\"label\": 1, \"text\": \"x\"}]}", "segments[0].label is 1"},
         {"segments", "{\"segments\": [{\"label\": false, \"text\": \"x\"}]}", "expected something that is learnt"},
@@ -176,10 +177,11 @@ static void refuses_by_name(void **state) {
     for (size_t i = 0; i < LS_COUNT(cases); i++)
         assert_error(build(state, cases[i].records, "chatml", cases[i].line), LS_INVALID, "line.jsonl:1",
                      cases[i].word);
-    static const char *const refused[] = {"label", "prompt", "stepwise"};
+    static const char *const refused[] = {"prompt", "stepwise"};
     for (size_t i = 0; i < LS_COUNT(refused); i++)
         assert_error(build(state, refused[i], "chatml", "{}"), LS_UNSUPPORTED, refused[i], "needed");
     assert_error(build(state, "preference", "chatml", "{}"), LS_UNSUPPORTED, "preference", "pairs of answers");
+    assert_error(build(state, "label", "chatml", "{}"), LS_UNSUPPORTED, "label", "judged answers");
     /* Without a template only the records that are conversations are refused. */
     assert_ok(build(state, "completion", NULL, "{\"prompt\": \"a\", \"completion\": \"b\"}"));
     assert_error(build(state, "completion", NULL, "{\"prompt\": [" U "], \"completion\": [" U "]}"), LS_USAGE,

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Losses of pairs of answers against TRL.
+"""Losses of answers against TRL.
 
     answer_losses.py BUILD
 
-Trains a random Llama for two steps of plain gradient descent on all pairs at once, by `longspan train --loss NAME` on 1, 2 and 4 ranks and in micro-batches,
+Trains a random Llama for two steps of plain gradient descent on all pairs (of kto: all judged answers) at once, by `longspan train --loss NAME` on 1, 2 and 4 ranks and in micro-batches,
 and by the trainer of TRL that has the loss, whose batch, loss function and reference are its own. Compares losses (1e-6 of them, or of 1) and norms of
 gradients (1e-5). TRL's ORPO learns the prompts of wanted answers, too; here answers alone are learnt, so its loss of tokens is taken over them. Made with
 trl 1.16.0, transformers 5.24.0.
@@ -19,7 +19,7 @@ import torch
 import transformers
 from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from trl import DPOConfig, DPOTrainer
+from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer
 from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
@@ -30,7 +30,9 @@ TRAINERS = {
     "hinge": (DPOTrainer, DPOConfig, {"loss_type": "hinge"}),
     "simpo": (CPOTrainer, CPOConfig, {"loss_type": "simpo", "cpo_alpha": 0.0, "simpo_gamma": GAMMA}),
     "orpo": (ORPOTrainer, ORPOConfig, {}),
+    "kto": (KTOTrainer, KTOConfig, {"desirable_weight": 1.25, "undesirable_weight": 0.75, "train_sampling_strategy": "sequential"}),
 }
+RECORDS = {name: "label" if name == "kto" else "preference" for name in TRAINERS}
 SPREADS = (["--ranks", "1"], ["--ranks", "2", "--accumulate", "10"], ["--mesh", "ring=2,dp=2", "--accumulate", "5"], ["--mesh", "tp=2"])
 
 
@@ -57,12 +59,18 @@ def make_pairs():
     return [{"prompt": words(3) + ":", "chosen": " yes " + words(random.randint(3, 5)), "rejected": " no " + words(random.randint(3, 5))} for _ in range(PAIRS)]
 
 
+def make_judged(pairs):
+    """Answers of different pairs, some wanted; the rejected ones are three in a row, so that micro-batches have unlike shares of them."""
+    return [{"prompt": pair["prompt"], "completion": pair["chosen" if wanted else "rejected"], "label": wanted}
+            for pair, wanted in zip(pairs, (True, False, False, False, True, True, False, True, True, True))]
+
+
 def by_trl(name, folder, tokenizer, pairs, scratch):
     trainer_of, config_of, more = TRAINERS[name]
     args = config_of(output_dir=str(scratch), beta=BETA, per_device_train_batch_size=PAIRS, max_length=256, report_to=[], use_cpu=True, bf16=False, fp16=False,
                      gradient_checkpointing=False, remove_unused_columns=False, disable_dropout=True, **more)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    reference = {"ref_model": transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)} if trainer_of is DPOTrainer else {}
+    reference = {"ref_model": transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)} if trainer_of in (DPOTrainer, KTOTrainer) else {}
     trainer = trainer_of(model=model, args=args, train_dataset=Dataset.from_list(pairs), processing_class=tokenizer, **reference)
     batch = next(iter(trainer.get_train_dataloader()))
     found = []
@@ -88,8 +96,8 @@ def answers_alone(model, batch):
 
 
 def by_longspan(build, name, folder, scratch, spread):
-    command = [f"{build}/longspan", "train", "--model", folder, "--data", scratch / "pairs.jsonl", "--records", "preference", "--loss", name, "--loss-beta", BETA,
-               "--loss-gamma", GAMMA, "--seq", 96, "--steps", 2, "--batch", PAIRS, "--lr", LR, "--schedule", "constant", "--optimizer", "sgd", "--momentum", 0,
+    command = [f"{build}/longspan", "train", "--model", folder, "--data", scratch / f"{RECORDS[name]}.jsonl", "--records", RECORDS[name], "--loss", name, "--loss-beta", BETA,
+               "--loss-gamma", GAMMA, "--desirable-weight", 1.25, "--undesirable-weight", 0.75, "--seq", 96, "--steps", 2, "--batch", PAIRS, "--lr", LR, "--schedule", "constant", "--optimizer", "sgd", "--momentum", 0,
                "--clip", 0, "--save-every", 0, "--threads", 1, "--ranks-as", "threads", "--out", scratch / "run", *spread]
     subprocess.run(["rm", "-rf", scratch / "run"], check=True)
     subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -104,9 +112,11 @@ def main(build):
         folder = scratch / "model"
         tokenizer = write_model(folder)
         pairs = make_pairs()
-        (scratch / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+        records = {"preference": pairs, "label": make_judged(pairs)}
+        for kind, some in records.items():
+            (scratch / f"{kind}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in some))
         for name in TRAINERS:
-            theirs = by_trl(name, folder, tokenizer, pairs, scratch / "trl")
+            theirs = by_trl(name, folder, tokenizer, records[RECORDS[name]], scratch / "trl")
             for spread in SPREADS:
                 ours = by_longspan(build, name, folder, scratch, spread)
                 off = [max(abs(a[k] - b[k]) / max(1, abs(b[k])) for a, b in zip(ours, theirs)) for k in range(2)]

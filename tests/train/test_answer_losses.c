@@ -1,5 +1,5 @@
 /*
- * Losses of pairs of answers: their weights are the derivatives of the loss by finite differences, and where answers
+ * Losses of answers: their weights are the derivatives of the loss by finite differences, and where answers
  * are alike, or far apart, the loss is what the papers say.
  */
 #include "train/train_impl.h"
@@ -13,8 +13,13 @@
 
 #include <cmocka.h>
 
-static const char *const names[] = {"dpo", "ipo", "hinge", "simpo", "orpo"};
-static const ls_answer_settings settings[] = {{0.1, 0.5}, {2, 0.5}, {0.7, 0}};
+static const char *const names[] = {"dpo", "ipo", "hinge", "simpo", "orpo", "kto"};
+enum { PAIRS = 5 }; /* the losses of pairs come first */
+#define SETTINGS(b, g) \
+    { .beta = (b), .gamma = (g), .desirable = 1.5, .undesirable = 0.5, .divergence = 0.3 }
+static const ls_answer_settings settings[] = {SETTINGS(0.1, 0.5), SETTINGS(2, 0.5), SETTINGS(0.7, 0)};
+#define SUMS(o, r, n) \
+    { .own = (o), .reference = (r), .tokens = (n) }
 
 static const ls_answer_loss *find(const char *name) {
     const ls_answer_loss *row;
@@ -27,7 +32,10 @@ static void draw(uint64_t seed, ls_answer_sums out[2]) {
     for (uint64_t i = 0; i < 2; i++) {
         const int64_t tokens = 1 + (int64_t)ls_rng_below(seed, i, 0, 30);
         const double each = -0.01 - (double)ls_rng_below(seed, i, 1, 500) / 100;
-        out[i] = (ls_answer_sums){each * (double)tokens, each * (double)tokens * 1.1, tokens};
+        out[i] = (ls_answer_sums){.own = each * (double)tokens,
+                                  .reference = each * (double)tokens * 1.1,
+                                  .tokens = tokens,
+                                  .wanted = seed % 3 == 0};
     }
 }
 
@@ -58,26 +66,45 @@ static void test_weights_are_derivatives(void **state) {
 
 static void test_values(void **state) {
     (void)state;
-    const ls_answer_settings s = {0.1, 0.5};
-    const ls_answer_sums alike[2] = {{-7, -7, 5}, {-9, -9, 6}}; /* as the reference has them */
+    const ls_answer_settings s = SETTINGS(0.1, 0.5);
+    const ls_answer_sums alike[2] = {SUMS(-7, -7, 5), SUMS(-9, -9, 6)}; /* as the reference has them */
     assert_true(fabs(find("dpo")->of_pair(alike, &s).loss - log(2)) < 1e-15);
     assert_true(fabs(find("ipo")->of_pair(alike, &s).loss - 25) < 1e-12);
     assert_true(find("hinge")->of_pair(alike, &s).loss == 1);
-    const ls_answer_sums equal[2] = {{-6, 0, 3}, {-8, 0, 4}}; /* means of -2 */
+    const ls_answer_sums equal[2] = {SUMS(-6, 0, 3), SUMS(-8, 0, 4)}; /* means of -2 */
     assert_true(fabs(find("simpo")->of_pair(equal, &s).loss - log1p(exp(0.5))) < 1e-15);
     assert_true(fabs(find("orpo")->of_pair(equal, &s).loss - 0.1 * log(2)) < 1e-15);
     /* Far apart nothing overflows, and nothing more is learnt. */
-    const ls_answer_sums apart[2] = {{-1, -1e5, 3}, {-1e5, -1, 4}};
+    const ls_answer_sums apart[2] = {SUMS(-1, -1e5, 3), SUMS(-1e5, -1, 4)};
     const ls_answer_sums wrong[2] = {apart[1], apart[0]};
-    for (size_t l = 0; l < LS_COUNT(names); l++) {
+    for (size_t l = 0; l < PAIRS; l++) {
         const ls_answers_loss good = find(names[l])->of_pair(apart, &s), bad = find(names[l])->of_pair(wrong, &s);
         assert_true(isfinite(good.loss) && isfinite(bad.loss));
         for (int i = 0; i < 2; i++) assert_true(isfinite(good.weight[i]) && isfinite(bad.weight[i]));
         if (l != 1) assert_true(fabs(good.weight[0]) < 1e-12); /* ipo aims at a distance */
         assert_true(good.loss < bad.loss);
     }
-    const ls_answer_sums certain[2] = {{0, 0, 3}, {-4, 0, 4}};
+    const ls_answer_sums certain[2] = {SUMS(0, 0, 3), SUMS(-4, 0, 4)};
     assert_true(isfinite(find("orpo")->of_pair(certain, &s).loss));
+}
+
+/* A wanted answer that gains as much as the divergence, and another one, have half of their factor as loss. */
+static void test_judged(void **state) {
+    (void)state;
+    const ls_answer_settings s = SETTINGS(0.1, 0);
+    for (int wanted = 0; wanted < 2; wanted++) {
+        const double factor = wanted ? s.desirable : s.undesirable, way = wanted ? 1 : -1;
+        ls_answer_sums a[2] = {SUMS(-7, -7.3, 5), SUMS(-90, -7, 4)};
+        a[0].wanted = wanted;
+        const ls_answers_loss middle = find("kto")->of_pair(a, &s);
+        assert_true(fabs(middle.loss - factor / 2) < 1e-15 && middle.weight[1] == 0);
+        assert_true(fabs(middle.weight[0] + way * factor * s.beta / 4) < 1e-15);
+        a[0].own = way * 1e5; /* nothing overflows */
+        assert_true(find("kto")->of_pair(a, &s).loss == 0);
+        a[0].own = way * -1e5;
+        const ls_answers_loss wrong = find("kto")->of_pair(a, &s);
+        assert_true(wrong.loss == factor && wrong.weight[0] == 0);
+    }
 }
 
 static void test_names(void **state) {
@@ -87,11 +114,11 @@ static void test_names(void **state) {
     assert_null(row);
     const ls_status status = ls_answer_loss_find("ppo", &row);
     assert_int_equal(status.code, LS_USAGE);
-    assert_string_equal(status.text, "--loss is 'ppo'; known are sft, dpo, ipo, hinge, simpo, orpo");
+    assert_string_equal(status.text, "--loss is 'ppo'; known are sft, dpo, ipo, hinge, simpo, kto, orpo");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_weights_are_derivatives), cmocka_unit_test(test_values),
-                                       cmocka_unit_test(test_names)};
+                                       cmocka_unit_test(test_judged), cmocka_unit_test(test_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
