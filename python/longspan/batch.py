@@ -19,8 +19,11 @@ def described(folder):
         return json.load(file)
 
 
-def arrays_of(folder, batch):
-    """[(flag, name or None, array)] of a batch as the user's model takes it: {name: array [batch, tokens]}. Raises ValueError."""
+def arrays_of(folder, batch, weights=None):
+    """
+    [(flag, name or None, array)] of a batch as the user's model takes it: {name: array [batch, tokens]}. weights: of the losses of its tokens.
+    Raises ValueError.
+    """
     about = described(folder)
     batch = {name: numpy.asarray(x) for name, x in batch.items()}
     left, tokens, documents = dict(batch), about["tokens"], about.get("documents")
@@ -57,6 +60,8 @@ def arrays_of(folder, batch):
             given = numbers_of(given, meaning, documents["number"])
         found.append(("documents", None, given))
         left.pop(name, None)
+    if weights is not None:
+        found.append(("input", "weights", needed("weights", numpy.asarray(weights, dtype="f8"))))
     if left:
         raise ValueError(f"{next(iter(left))} is no input of {os.fspath(folder)}")
     return found

@@ -32,12 +32,13 @@ def joined(micro_batches):
 class Compiled:
     """
     A model on ranks that wait for batches. `loss` and `grad_norm` are of the last step, `gradients` of the last one without an optimiser.
-    Close it, or use it in a with statement. place: a folder for its files, which it removes.
+    Close it, or use it in a with statement. place: a folder for its files, which it removes. With weighted=True it has `logprobs`, and its
+    steps take the derivatives of a loss of the caller's by them.
     """
 
-    def __init__(self, model, example, loss=None, optimizer="adamw", lr=1e-3, clip=0.0, place=None, **options):
+    def __init__(self, model, example, loss=None, optimizer="adamw", lr=1e-3, clip=0.0, place=None, weighted=False, **options):
         self.place, self.process, self.closed = place or scratch(), None, False
-        self.optimizer, self.lr, self.clip = optimizer, lr, clip
+        self.optimizer, self.lr, self.clip, self.weighted = optimizer, lr, clip, weighted
         self.loss = self.grad_norm = self.gradients = None
         self.step_number = 0
         try:
@@ -47,7 +48,7 @@ class Compiled:
             ids, apart = arrays[0][2], batches.has_documents(arrays)
             self.errors = tempfile.TemporaryFile("w+")
             words = ["steps", "--model", self.folder, "--batch", str(ids.shape[0]), "--seq", str(ids.shape[1])]
-            words += program.flags({"optimizer": optimizer or "none", "documents": apart, **options})
+            words += program.flags({"optimizer": optimizer or "none", "documents": apart, "weighted": weighted, **options})
             self.process = program.start(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
             self.answer()
         except BaseException:
@@ -82,19 +83,32 @@ class Compiled:
             raise failed
         return json.loads(line)
 
-    def put(self, batch):
+    def put(self, batch, weights=None):
         """Writes a batch where the ranks read it."""
-        for flag, name, array in batches.arrays_of(self.folder, self.numbers(batch)):
+        if self.closed:
+            raise program.Failed("the ranks have ended")
+        for flag, name, array in batches.arrays_of(self.folder, self.numbers(batch), weights):
             numpy.save(os.path.join(self.place, f"{name if flag == 'input' else flag}.npy"), batches.as_file(array))
 
-    def step(self, batch, lr=None):
+    def logprobs(self, batch):
+        """
+        Of weighted ranks: the log-probability of each label, f32 [batch, tokens], 0 where it is -100. A batch has input_ids and, where they
+        are not the next tokens, labels, each beside the token that predicts it.
+        """
+        self.put(batch)
+        self.ask(f"logprobs {self.place}")
+        return numpy.load(os.path.join(self.place, "logprobs.npy"))
+
+    def step(self, batch, lr=None, by_logprobs=None):
         """
         One step of the optimiser on a batch of the example's sizes, or on a list of micro-batches that have them together; without an
         optimiser the gradients, which a module of PyTorch gets as its parameters' .grad (its weights are sent first). Gives the loss.
+        by_logprobs, of weighted ranks: the derivative of the caller's loss by what `logprobs` gives, [batch, tokens]; the gradient is that
+        of this loss, and what is given is the sum of derivatives times log-probabilities.
         """
-        if self.closed:
-            raise program.Failed("the ranks have ended")
-        self.put(joined(batch) if isinstance(batch, (list, tuple)) else batch)
+        if self.weighted != (by_logprobs is not None):
+            raise ValueError("by_logprobs is for weighted ranks" if not self.weighted else "weighted ranks need by_logprobs")
+        self.put(joined(batch) if isinstance(batch, (list, tuple)) else batch, None if by_logprobs is None else -numpy.asarray(by_logprobs))
         if self.optimizer:
             answer = self.ask(f"step {self.lr if lr is None else lr!r} {self.clip!r} {self.place}")
             self.grad_norm, self.step_number = answer["grad_norm"], answer["step"]
@@ -190,7 +204,8 @@ def compile(model, example, loss=None, optimizer="adamw", lr=1e-3, clip=0.0, **o
     Starts ranks for a model and gives a Compiled: `.step(batch)` gives the loss, `.state_dict()` the weights. model, example and loss are
     as for longspan.train; batches have the sizes of the example. optimizer: "adamw", "sgd", "lion", "muon", or None for gradients alone.
     lr, clip: of each step. accumulate=4: a step is cut into so many micro-batches. group=["*.norm.*:lr=0.5,decay=0", "wte.*:frozen"]:
-    settings of parameters by patterns of their names. Options are those of `longspan steps`: ranks=2, mesh="ring=2", beta2=0.999,
+    settings of parameters by patterns of their names. weighted=True: steps of a loss of the caller's, by log-probabilities (Compiled.logprobs),
+    of a folder with a config.json. Options are those of `longspan steps`: ranks=2, mesh="ring=2", beta2=0.999,
     weight_decay=0.01, dtype="bf16", memory="8G" ... Raises Refused and Failed.
     """
     return Compiled(model, example, loss, optimizer, lr, clip, **options)

@@ -36,6 +36,7 @@ typedef struct ls_grad_job {
     /* "NAME=FILE" for each input of an imported graph that is neither tokens nor labels nor positions */
     const char *const *inputs;
     int n_inputs;
+    bool forward;       /* losses of tokens alone are wanted: inputs that these do not depend on may be missing */
     int64_t accumulate; /* micro-batches that the sequences are cut into; 0: 1 */
     const char *dtype;  /* "f32", "f64", "bf16"; NULL: f32 */
     const char *out;    /* file */

@@ -188,7 +188,7 @@ static ls_status read_others(const ls_grad_job *job, const ls_model *model, ls_d
         LS_TRY(check_like_tokens(path, to, &in->tokens));
     }
     for (int i = 0; i < takes.n_others; i++)
-        if (in->others[i].data == NULL)
+        if (in->others[i].data == NULL && !(job->forward && takes.others[i].of_loss))
             return ls_error(LS_USAGE, "the model has an input \"%s\"; expected --input %s=FILE.npy",
                             takes.others[i].name, takes.others[i].name);
     return ls_ok();

@@ -26,7 +26,7 @@ typedef struct steps_flags {
     int64_t seq, batch, accumulate;
     ls_option_list groups;
     double beta1, beta2, eps, weight_decay, momentum;
-    bool nesterov, documents;
+    bool nesterov, documents, weighted;
 } steps_flags;
 
 /* A line of standard input. Rank 0's becomes that of all ranks (ls_comm_broadcast). */
@@ -60,6 +60,7 @@ typedef struct steps_run {
 
 static ls_status do_step(steps_run *s, ls_rank *rank, const request *q);
 static ls_status do_grad(steps_run *s, ls_rank *rank, const request *q);
+static ls_status do_logprobs(steps_run *s, ls_rank *rank, const request *q);
 static ls_status do_load(steps_run *s, ls_rank *rank, const request *q);
 static ls_train_origin origin_of(const steps_run *s) {
     return (ls_train_origin){s->optimizer, s->hyper, s->flags->seq, s->flags->batch};
@@ -74,7 +75,7 @@ static const struct verb {
     ls_status (*run)(steps_run *s, ls_rank *rank, const request *q);
 } verbs[] = {
     {"step", true, true, do_step},  {"grad", false, true, do_grad},     {"load", false, false, do_load},
-    {"save", false, true, do_save}, {"resume", false, true, do_resume},
+    {"save", false, true, do_save}, {"resume", false, true, do_resume}, {"logprobs", false, true, do_logprobs},
 };
 
 static request parse(const char *line) {
@@ -125,8 +126,8 @@ static ls_status next_request(steps_run *s, const ls_rank *rank, request *out) {
     } while (out->verb == NOTHING_YET);
     if (out->verb == UNKNOWN)
         return ls_error(LS_USAGE,
-                        "standard input: '%s'; expected 'step LR CLIP FOLDER', 'grad FOLDER', 'load', 'save FOLDER' or "
-                        "'resume FOLDER'",
+                        "standard input: '%s'; expected 'step LR CLIP FOLDER', 'grad FOLDER', 'logprobs FOLDER', "
+                        "'load', 'save FOLDER' or 'resume FOLDER'",
                         out->folder);
     return ls_ok();
 }
@@ -142,7 +143,8 @@ static ls_status find_array(const char *folder, const char *name, char **out) {
     return ls_ok();
 }
 
-static ls_status read_batch(const steps_run *s, const char *folder, ls_grad_inputs *in) {
+/* forward: no inputs of the loss are read. */
+static ls_status read_batch(const steps_run *s, const char *folder, bool forward, ls_grad_inputs *in) {
     const ls_model_inputs takes = ls_model_takes(s->model);
     LS_PATH tokens = NULL;
     LS_PATH labels = NULL;
@@ -152,22 +154,25 @@ static ls_status read_batch(const steps_run *s, const char *folder, ls_grad_inpu
     LS_TRY(find_array(folder, "labels", &labels));
     LS_TRY(find_array(folder, "position-ids", &positions));
     LS_TRY(find_array(folder, "documents", &documents));
+    int n = 0;
     const char **others = calloc((size_t)takes.n_others + 1, sizeof *others);
     if (others == NULL) return ls_error(LS_NO_MEMORY, "no memory for %d inputs", takes.n_others);
     ls_status status = ls_ok();
     for (int i = 0; i < takes.n_others && status.code == LS_OK; i++) {
         char *path = NULL;
+        if (forward && takes.others[i].of_loss) continue;
         status = ls_path_print(&path, "%s=%s/%s.npy", takes.others[i].name, folder, takes.others[i].name);
-        others[i] = path;
+        others[n++] = path;
     }
     const ls_grad_job job = {.tokens = tokens,
                              .labels = labels,
                              .positions = positions,
                              .documents = documents,
                              .inputs = others,
-                             .n_inputs = takes.n_others};
+                             .n_inputs = n,
+                             .forward = forward};
     if (status.code == LS_OK) status = ls_grad_inputs_read(&job, s->model, ls_dtype_accumulator(s->dtype), in);
-    for (int i = 0; i < takes.n_others; i++) free((char *)others[i]);
+    for (int i = 0; i < n; i++) free((char *)others[i]);
     free(others);
     LS_TRY(status);
     if (in->tokens.size[0] != s->flags->batch || in->tokens.size[1] != s->flags->seq)
@@ -213,13 +218,47 @@ static ls_status run_inputs(const steps_run *s, const ls_rank *rank, const reque
 /* Reads a batch and runs a step on it. */
 static ls_status run_batch(steps_run *s, ls_rank *rank, const request *q, ls_step_sums *sums, double *divisor) {
     ls_grad_inputs in = {.n_others = 0};
-    ls_status status = ls_comm_agree(rank->comm, read_batch(s, q->folder, &in));
+    ls_status status = ls_comm_agree(rank->comm, read_batch(s, q->folder, false, &in));
     if (status.code == LS_OK) {
         *divisor = ls_grad_inputs_divisor(&in, s->model);
         status = run_inputs(s, rank, q, &in, *divisor, sums);
     }
     ls_grad_inputs_free(&in);
     return status;
+}
+
+/* --- log-probabilities -------------------------------------------------------------------------------------------- */
+
+/* Runs the micro-batches of a batch forward. losses G[B,S], on rank 0. */
+static ls_status run_forward(const steps_run *s, const ls_rank *rank, const ls_grad_inputs *in, char *losses) {
+    feeding f = {s, rank, in};
+    const size_t each = ls_dtype_bytes(ls_dtype_accumulator(s->dtype)) * (size_t)(s->micro_batch * s->flags->seq);
+    const int at_once = rank->image->micro_batches;
+    for (int64_t i = 0; i < s->flags->accumulate; i++) {
+        LS_TRY(feed(&f, i));
+        if (!ls_rank_runs_after(rank, i)) continue;
+        LS_TRY(ls_executor_run(rank->executor, rank->evaluate));
+        for (int64_t of = i + 1 - at_once; of <= i; of++)
+            LS_TRY(ls_rank_gather_micro(rank, LS_TOKEN_LOSSES, of, losses != NULL ? losses + (size_t)of * each : NULL));
+    }
+    return ls_ok();
+}
+
+/* Writes minus the losses, which are 0 where a label is ignored. */
+static ls_status write_logprobs(const steps_run *s, const char *folder, void *losses) {
+    const int64_t size[] = {s->flags->batch, s->flags->seq};
+    const bool wide = s->dtype == LS_F64;
+    for (int64_t i = 0; i < size[0] * size[1]; i++) {
+        float *f32 = (float *)losses + i;
+        double *f64 = (double *)losses + i;
+        if (wide)
+            *f64 = 0 - *f64;
+        else
+            *f32 = 0 - *f32;
+    }
+    LS_PATH path = NULL;
+    LS_TRY(ls_path_print(&path, "%s/logprobs.npy", folder));
+    return ls_npy_write(path, wide ? LS_NPY_F8 : LS_NPY_F4, 2, size, losses);
 }
 
 static double mean_of(const ls_step_sums *sums, double divisor) { return divisor != 0 ? sums->loss / divisor : 0; }
@@ -267,6 +306,29 @@ static ls_status do_grad(steps_run *s, ls_rank *rank, const request *q) {
     char text[160];
     snprintf(text, sizeof text, "{\"loss\": %.17g}\n", mean_of(&sums, divisor));
     return answer(text);
+}
+
+static ls_status forward_batch(const steps_run *s, ls_rank *rank, const request *q, char *losses) {
+    ls_grad_inputs in = {.n_others = 0};
+    ls_status status = ls_comm_agree(rank->comm, read_batch(s, q->folder, true, &in));
+    if (status.code == LS_OK) status = run_forward(s, rank, &in, losses);
+    ls_grad_inputs_free(&in);
+    return status;
+}
+
+static ls_status do_logprobs(steps_run *s, ls_rank *rank, const request *q) {
+    const bool first = rank->rank == 0;
+    const size_t n = (size_t)(s->flags->batch * s->flags->seq);
+    if (!s->flags->weighted) return ls_error(LS_USAGE, "standard input: 'logprobs'; expected it with --weighted alone");
+    char *losses = first ? malloc(n * ls_dtype_bytes(ls_dtype_accumulator(s->dtype))) : NULL;
+    ls_status status = ls_ok();
+    if (first && losses == NULL) status = ls_error(LS_NO_MEMORY, "no memory for the losses of %zu tokens", n);
+    status = ls_comm_agree(rank->comm, status);
+    if (status.code == LS_OK) status = forward_batch(s, rank, q, losses);
+    if (status.code == LS_OK)
+        status = ls_comm_agree(rank->comm, first ? write_logprobs(s, q->folder, losses) : ls_ok());
+    free(losses);
+    return status.code == LS_OK && first ? answer("{}\n") : status;
 }
 
 static ls_status set_weights(const steps_run *s, ls_rank *rank) {
@@ -379,11 +441,12 @@ static ls_status make_documents(steps_run *s) {
     return ls_ok();
 }
 
-static ls_status make_graph(steps_run *s, const ls_parameter_settings **own) {
+static ls_status make_graph(steps_run *s, const ls_parameter_settings **own, ls_language_model *out) {
     const steps_flags *f = s->flags;
     ls_language_model lm;
     s->graph = ls_graph_create(s->dtype);
     LS_TRY(ls_model_build(s->model, s->graph, s->micro_batch, f->seq, false, &lm));
+    *out = lm;
     const ls_groups groups = {f->groups.items, f->groups.count, s->hyper.weight_decay};
     if (s->optimizer != NULL) LS_TRY(ls_groups_apply(&groups, s->model, s->optimizer, s->graph, own));
     return ls_graph_differentiate_loss(s->graph, lm.loss);
@@ -409,18 +472,23 @@ static ls_status open_and_run(steps_run *s) {
     LS_TRY(ls_job_dtype(f->dtype, LS_F32, &s->dtype));
     LS_TRY(ls_model_open_changed(f->model, &f->common.rope, &s->model));
     LS_TRY(ls_model_adapt(s->model, &f->common.adapter));
+    if (f->weighted) LS_TRY(ls_model_weigh(s->model));
     LS_TRY(make_documents(s));
     const ls_parameter_settings *own = NULL;
-    LS_TRY(make_graph(s, &own));
+    ls_language_model lm;
+    LS_TRY(make_graph(s, &own, &lm));
     const ls_update update = s->optimizer != NULL ? LS_UPDATE_APPLY : LS_UPDATE_REDUCE;
-    const ls_job job = {.graph = s->graph,
-                        .programs = ls_training_programs(s->graph, 0, update, (int)f->accumulate - 1),
-                        .documents = s->documents,
-                        .n_documents = s->documents != NULL ? (int)s->micro_batch : 0,
-                        .optimizer = s->optimizer,
-                        .hyper = s->hyper,
-                        .own = own,
-                        .micro_batches = (int)f->accumulate};
+    const ls_job job = {
+        .graph = s->graph,
+        .programs = ls_training_programs(s->graph, f->weighted ? lm.forward_nodes : 0, update, (int)f->accumulate - 1),
+        .fetch = &lm.token_loss,
+        .n_fetch = f->weighted,
+        .documents = s->documents,
+        .n_documents = s->documents != NULL ? (int)s->micro_batch : 0,
+        .optimizer = s->optimizer,
+        .hyper = s->hyper,
+        .own = own,
+        .micro_batches = (int)f->accumulate};
     const ls_spread spread = cli_spread_of(&f->common);
     ls_session *session;
     LS_TRY(ls_session_open(&job, &spread, &session));
@@ -451,6 +519,10 @@ static const ls_option options[] = {
     CLI_FLAG(
         "documents", AT(documents),
         "sequences of a batch may have several documents: position-ids.npy or documents.npy says where each begins"),
+    CLI_FLAG(
+        "weighted", AT(weighted),
+        "what is minimised is the sum of weights.npy times the losses of tokens (minus their log-probabilities), not their mean; "
+        "of a model with a config.json"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_CHOICE("optimizer", "NAME", "adamw|sgd|lion|muon|none", "adamw", AT(optimizer),
                "what makes steps of gradients; none: gradients are the answers"),
@@ -475,7 +547,9 @@ const cli_command cli_steps = {
         "and is answered by a line of JSON: 'step LR CLIP FOLDER' takes a step, 'grad FOLDER' writes "
         "FOLDER/gradients.safetensors, 'load' reads the weights of the model's folder again, 'save FOLDER' writes a "
         "checkpoint there, 'resume FOLDER' goes on from a checkpoint, or from the newest one in the folder. FOLDER of a batch has tokens.npy [B,S], and where they are wanted labels.npy, "
-        "position-ids.npy, documents.npy and NAME.npy for other inputs, as longspan grad takes them. {\"ready\": true} comes first; "
+        "position-ids.npy, documents.npy and NAME.npy for other inputs, as longspan grad takes them. "
+        "With --weighted it has weights.npy, too, and 'logprobs FOLDER' runs the batch forward and writes FOLDER/logprobs.npy f4[B,S], of each "
+        "label its log-probability, 0 where it is -100. {\"ready\": true} comes first; "
         "the end of the input ends the command. It reads standard input on rank 0.",
     .opens = true,
     .spreads = true,

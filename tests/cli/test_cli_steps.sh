@@ -148,7 +148,7 @@ refused() { # the request, the message, flags
     echo "$request" | "$longspan" steps --model config --batch 2 --ranks 2 --seq "${seq:-40}" "$@" >out.txt 2>err.txt && fail "$request was taken"
     grep -qF -- "$message" err.txt || fail "$request: $(cat err.txt)"
 }
-expected="expected 'step LR CLIP FOLDER', 'grad FOLDER', 'load', 'save FOLDER' or 'resume FOLDER'"
+expected="expected 'step LR CLIP FOLDER', 'grad FOLDER', 'logprobs FOLDER', 'load', 'save FOLDER' or 'resume FOLDER'"
 for request in "walk" "step" "step 0.1 one" "step nan 1 one" "step -1 1 one" "grad" "load one" "resume" "steps 1 1 one"; do
     refused "$request" "standard input: '$request'; $expected"
 done
