@@ -106,6 +106,7 @@ ls_status ls_decoder_prefill(const ls_decoder *d, const ls_rank *rank, const int
     if (d->decoding.by_token) return prefill_by_token(d, rank, ids, n);
     const ls_binding *tokens = ls_image_find(rank->image, "tokens"),
                      *positions = ls_image_find(rank->image, "positions");
+    const ls_binding *behind = ls_image_find(rank->image, LS_NEXT_BEHIND);
     LS_ASSERT(n <= d->most);
     int32_t *row = calloc((size_t)d->most, sizeof *row);
     if (row == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)d->most);
@@ -113,6 +114,8 @@ ls_status ls_decoder_prefill(const ls_decoder *d, const ls_rank *rank, const int
     ls_status status = ls_executor_scatter(rank->executor, tokens, row);
     for (int64_t i = 0; i < d->most; i++) row[i] = (int32_t)i;
     if (status.code == LS_OK && positions != NULL) status = ls_executor_scatter(rank->executor, positions, row);
+    for (int64_t i = 0; i < d->most; i++) row[i] = (int32_t)(i - n);
+    if (status.code == LS_OK && behind != NULL) status = ls_executor_scatter(rank->executor, behind, row);
     free(row);
     LS_TRY(status);
     return ls_executor_run(rank->executor, rank->evaluate);

@@ -2,8 +2,9 @@
  * Turns a model's graph into one that continues a sequence. It has two parts: the nodes that compute what must be kept
  * of all tokens (keys and values), at once (the prefill), and then all nodes for a single new token: an op's row says
  * what it keeps and what stands for it there (attention over a cache, to which the new token's key and value are
- * added). An op without such a rule is repeated, and must work token by token. What has a state keeps only that: then
- * the first part makes zeros, and the tokens that are given are taken one after the other by the second part.
+ * added). An op without such a rule is repeated, and must work token by token. What has a state keeps only that, behind
+ * the tokens that are given. Where some state has no rule for the prefill, the first part makes zeros, and the tokens
+ * that are given are taken one after the other by the second part.
  */
 #include "graph/graph_impl.h"
 
@@ -16,6 +17,7 @@ struct ls_next {
     ls_tensor *whole; /* by tensor of `from`: its clone in the prefill; LS_NO_TENSOR: none */
     ls_tensor *map;   /* by tensor of `from`: its clone in the part that is being built */
     ls_tensor place;  /* the input with the new token's position */
+    ls_tensor behind; /* the input LS_NEXT_BEHIND; LS_NO_TENSOR: nothing has asked for it */
     ls_tensor *spans; /* by mask of out->mask: the input with its spans */
     ls_tensor *state; /* by node of `from`: its state; LS_NO_TENSOR: it has none */
     int node;         /* of `from`, at work */
@@ -50,6 +52,18 @@ ls_shape ls_next_shape(const ls_next *n, ls_tensor t) {
 ls_tensor ls_next_state(const ls_next *n) { return n->state[n->node]; }
 
 ls_tensor ls_next_place(const ls_next *n) { return n->place; }
+
+/* Like the first input of tokens. */
+ls_tensor ls_next_behind(ls_next *n) {
+    const ls_graph *from = n->from;
+    for (int t = 1; t < from->n_tensors && n->behind.id == 0; t++) {
+        const ls_tensor_info *info = &from->tensors[t];
+        if (info->role == LS_ROLE_INPUT && info->shape.ndim == 2 && has_factor(from, ls_graph_at(from, t)))
+            n->behind = ls_graph_leaf(n->to, LS_ROLE_INPUT, LS_NEXT_BEHIND, LS_I32, &info->shape);
+    }
+    LS_ASSERT(n->behind.id != 0);
+    return n->behind;
+}
 
 /* Nodes with equal masks share one input. */
 ls_tensor ls_next_spans(ls_next *n, const ls_mask *mask) {
@@ -94,6 +108,19 @@ static ls_status refuse(const ls_graph *g, const ls_node *node) {
                     node->op->name, ls_graph_tensor(g, node->out[0])->name, ls_reach_name(node->op->reach));
 }
 
+static void keep_state(ls_next *n, ls_tensor state) {
+    const ls_node *node = &n->from->nodes[n->node];
+    n->state[n->node] = ls_named(n->to, state, "state of %s", ls_graph_tensor(n->from, node->out[0])->name);
+    n->out->kept[n->out->n_kept++] = n->state[n->node];
+}
+
+static ls_tensor prefill(ls_next *n, const ls_node *node) {
+    ls_tensor state = LS_NO_TENSOR;
+    const ls_tensor first = node->op->prefill(n, node, &state);
+    keep_state(n, state);
+    return first;
+}
+
 static void clone_node(ls_next *n, const ls_node *node) {
     ls_tensor in[LS_NODE_INPUTS] = {{0}}, first;
     for (int i = 0; i < node->n_in; i++) {
@@ -102,11 +129,13 @@ static void clone_node(ls_next *n, const ls_node *node) {
             *mapped = clone_leaf(n, node->in[i]);
         in[i] = *mapped;
     }
-    const bool by_rule = n->one && node->op->next != NULL;
+    const bool by_rule = (n->one ? (void *)node->op->next : (void *)node->op->prefill) != NULL;
     if (n->one && !by_rule && node->op->reach != LS_REACH_OWN && !is_whole(n->from, node))
         ls_graph_fail(n->to, refuse(n->from, node));
-    if (by_rule)
+    if (by_rule && n->one)
         first = node->op->next(n, node);
+    else if (by_rule)
+        first = prefill(n, node);
     else
         first = ls_graph_add(n->to, node->op, node->params, node->params_bytes, in, node->n_in, -1);
     for (int o = 0; o < (by_rule ? 1 : node->n_out) && first.id != 0; o++) {
@@ -117,12 +146,13 @@ static void clone_node(ls_next *n, const ls_node *node) {
 
 /* --- the two parts ------------------------------------------------------------------------------------------------ */
 
-/* Marks the nodes that the wanted tensors depend on; their inputs become wanted too. */
-static void find_needed(const ls_graph *g, bool *wanted, bool *needed) {
+/* Marks the nodes that the wanted tensors depend on, in that part; their inputs become wanted too. */
+static void find_needed(const ls_graph *g, bool one, bool *wanted, bool *needed) {
     for (int n = g->n_nodes - 1; n >= 0; n--) {
+        const unsigned unread = one ? g->nodes[n].op->unread : 0;
         for (int o = 0; o < g->nodes[n].n_out; o++) needed[n] |= wanted[g->nodes[n].out[o].id];
         for (int i = 0; i < g->nodes[n].n_in && needed[n]; i++)
-            if ((g->nodes[n].op->unread >> i & 1) == 0) wanted[g->nodes[n].in[i].id] = true;
+            if ((unread >> i & 1) == 0) wanted[g->nodes[n].in[i].id] = true;
     }
 }
 
@@ -137,10 +167,24 @@ static void find_caches(const ls_node *node, bool *kept) {
         if ((node->op->cache >> i & 1) != 0) kept[node->in[i].id] = true;
 }
 
-static bool has_states(const ls_graph *g, const bool *needed) {
-    bool has = false;
-    for (int n = 0; n < g->n_nodes; n++) has |= needed[n] && g->nodes[n].op->state != NULL;
-    return has;
+/* Whether some state has no rule for the prefill. */
+static bool is_by_token(const ls_graph *g, const bool *needed) {
+    bool is = false;
+    for (int n = 0; n < g->n_nodes; n++)
+        is |= needed[n] && g->nodes[n].op->state != NULL && g->nodes[n].op->prefill == NULL;
+    return is;
+}
+
+/* The prefill: what is kept of all tokens, and nodes with states, with all that these follow from. */
+static void build_prefill(ls_next *n, const bool *needed, const bool *kept) {
+    const ls_graph *from = n->from;
+    bool *wanted = LS_NEW_ARRAY(n->to->arena, bool, from->n_tensors),
+         *before = LS_NEW_ARRAY(n->to->arena, bool, from->n_nodes);
+    for (int t = 1; t < from->n_tensors; t++) wanted[t] = kept[t];
+    for (int i = 0; i < from->n_nodes; i++)
+        if (needed[i] && from->nodes[i].op->state != NULL) wanted[from->nodes[i].out[0].id] = true;
+    find_needed(from, false, wanted, before);
+    clone_needed(n, before);
 }
 
 static ls_tensor make_zeros(const ls_next *n, const ls_shape *shape, ls_dtype dtype) {
@@ -149,7 +193,7 @@ static ls_tensor make_zeros(const ls_next *n, const ls_shape *shape, ls_dtype dt
 }
 
 /*
- * The prefill of a graph with states: zeros, and as many for what is kept of all tokens. Its inputs are there as they
+ * Instead of a prefill zeros of all states, and as many for what is kept of all tokens. Its inputs are there as they
  * would be otherwise, because they say what ranks share.
  */
 static void begin_states(ls_next *n, const bool *needed, const bool *kept) {
@@ -162,14 +206,13 @@ static void begin_states(ls_next *n, const bool *needed, const bool *kept) {
         n->whole[t] = make_zeros(n, &from->tensors[t].shape, from->tensors[t].dtype);
         copy_name(n, n->whole[t], ls_graph_at(from, t));
     }
-    for (int i = 0; i < from->n_nodes; i++) {
-        const ls_node *node = &from->nodes[i];
+    for (n->node = 0; n->node < from->n_nodes; n->node++) {
+        const ls_node *node = &from->nodes[n->node];
         ls_shape shape;
         ls_dtype dtype;
-        if (!needed[i] || node->op->state == NULL) continue;
+        if (!needed[n->node] || node->op->state == NULL) continue;
         node->op->state(from, node, &shape, &dtype);
-        n->state[i] = ls_named(n->to, make_zeros(n, &shape, dtype), "state of %s", from->tensors[node->out[0].id].name);
-        n->out->kept[n->out->n_kept++] = n->state[i];
+        keep_state(n, make_zeros(n, &shape, dtype));
     }
 }
 
@@ -191,22 +234,20 @@ ls_status ls_graph_decode(const ls_graph *from, ls_tensor logits, ls_graph *to, 
     ls_decoding result = {.kept = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors + from->n_nodes + 1),
                           .mask = LS_NEW_ARRAY(arena, ls_mask, from->n_nodes + 1)};
     bool *wanted = LS_NEW_ARRAY(arena, bool, from->n_tensors), *needed = LS_NEW_ARRAY(arena, bool, from->n_nodes);
-    bool *kept = LS_NEW_ARRAY(arena, bool, from->n_tensors), *before = LS_NEW_ARRAY(arena, bool, from->n_nodes);
+    bool *kept = LS_NEW_ARRAY(arena, bool, from->n_tensors);
     ls_next next = {.from = from, .to = to, .whole = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors), .out = &result};
     next.spans = LS_NEW_ARRAY(arena, ls_tensor, from->n_nodes + 1);
     next.state = LS_NEW_ARRAY(arena, ls_tensor, from->n_nodes + 1);
     wanted[logits.id] = true;
-    find_needed(from, wanted, needed);
+    find_needed(from, true, wanted, needed);
     for (int n = 0; n < from->n_nodes; n++)
         if (needed[n]) find_caches(&from->nodes[n], kept);
-    result.by_token = has_states(from, needed);
+    result.by_token = is_by_token(from, needed);
     next.map = next.whole;
-    if (result.by_token) {
+    if (result.by_token)
         begin_states(&next, needed, kept);
-    } else {
-        find_needed(from, kept, before);
-        clone_needed(&next, before);
-    }
+    else
+        build_prefill(&next, needed, kept);
     result.forward_nodes = to->n_nodes;
     const ls_shape one = {2, {{1, LS_FACTOR_NONE}, {1, LS_FACTOR_NONE}}};
     next.map = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors);

@@ -284,10 +284,12 @@ typedef struct ls_op {
     ls_tensor (*next)(ls_next *n, const ls_node *node);
     /*
      * Of those with a state: its shape and type. It is zeros before the first token, and the node of `next` changes it
-     * (ls_next_state). Such a graph takes the tokens that are given one after the other, too. unread: bit i: `next`
-     * does not read input i.
+     * (ls_next_state). unread: bit i: `next` does not read input i. prefill: adds what computes output 0 for the tokens
+     * that are given, all at once, and returns it; *state becomes the state behind them. NULL: there is no rule, and a
+     * graph with such a node takes the tokens that are given one after the other, too.
      */
     void (*state)(const ls_graph *g, const ls_node *node, ls_shape *shape, ls_dtype *dtype);
+    ls_tensor (*prefill)(ls_next *n, const ls_node *node, ls_tensor *state);
     unsigned unread;
 } ls_op;
 
@@ -381,11 +383,13 @@ enum {
 enum { LS_LINEAR_Q, LS_LINEAR_K, LS_LINEAR_V, LS_LINEAR_OPTIONS };
 enum { LS_LINEAR_GRAD_DO = LS_LINEAR_OPTIONS, LS_LINEAR_GRAD_OPTIONS };
 enum { LS_LINEAR_DQ, LS_LINEAR_DK, LS_LINEAR_DV, LS_LINEAR_D_OPTIONS };
+/* The outputs of a recurrence; the second where params say so: the state behind the last token, G[1,H,D,E]. */
+enum { LS_LINEAR_O, LS_LINEAR_LAST };
 
 /* Params of these ops. The inputs come in this order. */
 typedef struct ls_linear_recurrence_node {
     ls_linear_recurrence_params kernel;
-    bool has_decay, has_beta, has_places;
+    bool has_decay, has_beta, has_places, has_last;
 } ls_linear_recurrence_node;
 
 /* Inputs of a node for one more token: the state [1,H,D,E], which it changes, then those of the recurrence but places.
@@ -522,16 +526,21 @@ LS_MUST_USE ls_status ls_graph_differentiate_loss(ls_graph *graph, ls_tensor los
 /* --- graphs for generation (decode.c) ----------------------------------------------------------------------------- */
 
 /*
- * Prefix of the names of tensors that belong to the one new token, and the name of the input that holds its position.
+ * Prefix of the names of tensors that belong to the one new token, and the name of the input that holds its position;
+ * and that of an input of a prefill with states, i32[1,S]: how far each place is behind the last token that is given,
+ * less 1, so that those of given tokens are negative.
  */
 #define LS_NEXT "next "
 #define LS_NEXT_PLACE LS_NEXT "place"
+#define LS_NEXT_BEHIND LS_NEXT "behind"
 
 typedef struct ls_decoding {
-    /* Nodes of the prefill: keys and values of all tokens; or, by_token, zeros. The nodes after them are for one token
+    /*
+     * Nodes of the prefill: keys and values of all tokens, and states behind those that are given; or, by_token, zeros.
+     * The nodes after them are for one token.
      */
     int forward_nodes;
-    bool by_token;    /* there are states: what is given is taken token by token, after the prefill */
+    bool by_token;    /* some state has no rule for a prefill: what is given is taken token by token after it */
     ls_tensor logits; /* of the new token: [1,1,V] */
     /* tensors that the host must fetch (ls_job.fetch): the caches, then the logits; owned by the graph */
     ls_tensor *kept;

@@ -30,6 +30,8 @@ void ls_gradient_summed(ls_gradient *d, int i, ls_tensor sum);
 ls_tensor ls_reduce_into(ls_graph *g, ls_tensor x, unsigned over, ls_tensor sum);
 /* x repeated along the dimensions of `shape` whose bits are set in `over`, in that type. */
 ls_tensor ls_broadcast_to(ls_graph *g, ls_tensor x, unsigned over, const ls_shape *shape, ls_dtype dtype);
+/* sum + aᵀ·b over all tokens: T[..,M], T[..,N], G[M,N]; in place. */
+ls_tensor ls_linear_sum(ls_graph *g, ls_tensor a, ls_tensor b, ls_tensor sum);
 /* Zeros G of a shape, the start of a sum. */
 ls_tensor ls_zeros(ls_graph *g, const ls_shape *shape);
 
@@ -45,10 +47,21 @@ ls_tensor ls_next_cache(ls_next *n, ls_tensor t);
  * A tensor's shape for one token: batch and sequence have size 1 and are ordinary dimensions, so that nothing is cut.
  */
 ls_shape ls_next_shape(const ls_next *n, ls_tensor t);
-/* Inputs: the position of the new token, and the spans of keys that it sees under a mask. */
 ls_tensor ls_next_state(const ls_next *n); /* that of the node at work */
+/* Of the prefill: input LS_NEXT_BEHIND, i32[1,S]. */
+ls_tensor ls_next_behind(ls_next *n);
+/* Inputs: the position of the new token, and the spans of keys that it sees under a mask. */
 ls_tensor ls_next_place(const ls_next *n);
 ls_tensor ls_next_spans(ls_next *n, const ls_mask *mask);
+
+/* --- what a rule for the prefill of a state may call, too (prefill.c) --------------------------------------------- */
+
+/* Input LS_NEXT_BEHIND with so many dimensions, i32[1,S,1..]. */
+ls_tensor ls_prefill_behind(ls_next *n, int ndim);
+/* Of x T[1,S,E] the last `width` rows that are given, behind zeros where they are fewer: T[1,width,E]. */
+ls_tensor ls_prefill_rows(ls_next *n, ls_tensor x, int64_t width);
+/* x, which may be a sum over ranks of their parts, as each of them keeps it. */
+ls_tensor ls_prefill_kept(ls_graph *g, ls_tensor x, ls_dtype dtype);
 
 /* --- rules that several ops share (rules.c) ----------------------------------------------------------------------- */
 

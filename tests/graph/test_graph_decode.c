@@ -23,6 +23,7 @@
 #include <math.h>
 
 enum { S = 13, V = 19, E = 24, Hq = 4, Hkv = 2, D = 6, W = 5, F = 20, L = 3, MOST_RANKS = 6, MOST_S = 24, MOST_V = 48 };
+enum { STATE_K = 3, STATE_H = 6 }; /* heads of keys and of values of states */
 
 /* f64, so that only an error of logic is seen. */
 #define TOLERANCE 1e-11
@@ -76,7 +77,8 @@ typedef struct play {
     const ls_decoding *decoding; /* NULL: the whole graph at once */
     const char *logits;
     int S, V;
-    int prompt; /* tokens; all but the last are prefilled */
+    int prompt;             /* tokens; all but the last are prefilled */
+    const char *linear_way; /* of states; NULL: the cheapest */
     int32_t tokens[MOST_S];
     double expected[MOST_S * MOST_V];
     double worst[MOST_RANKS];
@@ -143,6 +145,9 @@ static ls_status run_image(play *p, const ls_image *image, ls_comm *comm) {
     for (int i = 0; i < p->S; i++) row[i] = i;
     const ls_binding *positions = ls_image_find(image, "positions");
     if (positions != NULL) LS_TRY(ls_executor_scatter(executor, positions, row));
+    for (int i = 0; i < p->S; i++) row[i] = i - known;
+    const ls_binding *behind = ls_image_find(image, LS_NEXT_BEHIND);
+    if (behind != NULL) LS_TRY(ls_executor_scatter(executor, behind, row));
     ls_status status = ls_executor_run(executor, 0);
     if (status.code == LS_OK && p->decoding != NULL)
         status = decode_all(p, executor, ls_comm_rank(comm));
@@ -209,8 +214,30 @@ static const struct way {
     {2, 1, "decode", LS_LAYOUT_BALANCED},  {3, 1, "tokenring", LS_LAYOUT_STRIPED}, {3, 1, "burst", LS_LAYOUT_ZIGZAG},
     {2, 2, "rsa", LS_LAYOUT_CONTIGUOUS},   {0, 0, "local", LS_LAYOUT_CONTIGUOUS}};
 
+/* Whether the prefill is of states, for which neighbouring tokens lie together. */
+static bool refuses_striped(const play *p) {
+    bool has_states = false;
+    for (int t = 1; t < p->job.graph->n_tensors; t++)
+        has_states |= strcmp(p->job.graph->tensors[t].name, LS_NEXT_BEHIND) == 0;
+    if (!has_states || p->target.layout != LS_LAYOUT_STRIPED) return false;
+    ls_image *image;
+    assert_error(ls_compile(&p->job, &p->target, &image), LS_UNSUPPORTED, "layout is striped", "neighbour");
+    return true;
+}
+
+/* Whether there are fewer heads of keys than ranks, one of which each needs that takes states by heads. */
+static bool lacks_heads(const play *p) {
+    const bool lacks = ls_mesh_sequence_ranks(&p->target.mesh) > STATE_K;
+    if (!lacks || p->linear_way == NULL || strcmp(p->linear_way, "heads") != 0) return false;
+    ls_image *image;
+    assert_error(ls_compile(&p->job, &p->target, &image), LS_UNSUPPORTED, "heads of keys", "ranks");
+    return true;
+}
+
 static void decode_one_way(play *p, const char *name, const struct way *way, int prompt) {
     p->target = target_of(ls_max(way->ring, 1), ls_max(way->ulysses, 1), way->strategy, way->layout);
+    p->target.linear_way = p->linear_way;
+    if (lacks_heads(p) || refuses_striped(p)) return;
     if (way->ring == 0) assert_ok(ls_mesh_parse("tp=2", &p->target.mesh));
     p->prompt = prompt;
     p->checked = 0;
@@ -262,6 +289,53 @@ static void test_layers(void **state) {
 static void test_one_layer(void **state) {
     (void)state;
     layers_decode_like_the_whole(1);
+}
+
+/* --- states ------------------------------------------------------------------------------------------------------- */
+
+/* Between 0 and `most`, or that and 0, of the type of states: for each head, or each element of its keys. */
+static ls_tensor gates(ls_graph *g, ls_tensor x, const char *name, int layer, int64_t elements, double most) {
+    const ls_map_step step[] = {{LS_MAP_SIGMOID, 0, 0, 0, 0}, {LS_MAP_NUMBER, 0, 0, 0, most}, {LS_MAP_MUL, 1, 2, 0, 0}};
+    const ls_tensor raw = project(g, x, name, layer, STATE_H * elements, E);
+    const ls_tensor gate = ls_map(g, &raw, 1, &(ls_expression){.step = step, .n_steps = LS_COUNT(step), .wide = 1});
+    return elements > 1 ? ls_split_last(g, gate, STATE_H, elements) : gate;
+}
+
+/* A convolution, then a state: layers of each kind of decay, with and without beta, of both updates. */
+static ls_tensor remember(ls_graph *g, ls_tensor x, ls_tensor positions, int layer) {
+    const int width = layer == 1 ? 11 : 1 + layer; /* more than some ranks have of tokens */
+    const ls_conv_form form = {.last_first = layer % 2 != 0,
+                               .reach = layer % 3 == 0 ? ls_conv_reach(g, positions, width) : LS_NO_TENSOR};
+    const ls_tensor taps = ls_parameter_named(g, 2, (int64_t[]){width, E}, "%d.taps", layer),
+                    y = ls_silu(g, ls_conv_within(g, x, taps, &form));
+    ls_linear_state rule = {.delta = layer % 2 != 0};
+    if (layer % 3 != 0) rule.decay = gates(g, y, "decay", layer, layer % 3 == 1 ? 1 : D, -0.5);
+    if (rule.delta || layer == 2) rule.beta = gates(g, y, "beta", layer, 1, 1);
+    if (layer % 2 == 0) rule.places = positions;
+    const ls_tensor q = ls_split_last(g, project(g, y, "q", layer, STATE_K * D, E), STATE_K, D),
+                    k = ls_l2norm(g, ls_split_last(g, project(g, y, "k", layer, STATE_K * D, E), STATE_K, D), 1e-6, 1),
+                    v = ls_split_last(g, project(g, y, "v", layer, STATE_H * W, E), STATE_H, W);
+    return project(g, ls_merge_last(g, ls_linear_recurrence(g, q, k, v, &rule)), "o", layer, E, STATE_H * W);
+}
+
+static void test_states(void **state) {
+    (void)state;
+    enum { LAYERS = 6 };
+    static const char *const by[] = {"maps", "owners", "heads"};
+    ls_graph *whole = ls_graph_create(LS_F64);
+    const ls_tensor tokens = ls_tokens(whole, "tokens", 1, S), positions = ls_input_like(whole, "positions", tokens);
+    ls_tensor x = ls_embedding(whole, tokens, ls_parameter(whole, "table", 2, (int64_t[]){V, E}));
+    for (int layer = 0; layer < LAYERS; layer++) {
+        const ls_tensor norm = ls_parameter_named(whole, 1, (int64_t[]){E}, "%d.norm", layer);
+        x = ls_add(whole, x, remember(whole, ls_rmsnorm(whole, x, norm, 1e-5), positions, layer));
+    }
+    const ls_tensor logits = ls_linear_wide(whole, x, ls_parameter(whole, "head", 2, (int64_t[]){V, E}));
+    for (size_t i = 0; i < LS_COUNT(by); i++) {
+        play p = {.S = S, .V = V, .prompt = 1, .linear_way = by[i]};
+        decodes_like_the_whole(&p, by[i], whole, logits, 0, 2 * LAYERS - 1,
+                               1); /* a convolution of width 1 keeps nothing */
+    }
+    ls_graph_destroy(whole);
 }
 
 /* A layer of each kind of recurrent cell, two of them with biases; only states are kept. */
@@ -361,6 +435,7 @@ static void test_several_sequences_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_layers),
                                        cmocka_unit_test(test_one_layer),
+                                       cmocka_unit_test(test_states),
                                        cmocka_unit_test(test_cells),
                                        cmocka_unit_test(test_architectures),
                                        cmocka_unit_test(test_what_mixes_tokens_is_refused),

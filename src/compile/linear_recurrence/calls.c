@@ -85,6 +85,11 @@ void ls_linear_follow(ls_builder *b, const ls_linear_site *s, ls_operand maps, b
     ls_build_kernel(b, &call);
 }
 
+void ls_linear_keep(ls_builder *b, const ls_linear_site *s, int64_t first, int64_t past, ls_operand state) {
+    if (s->tensors.last.buffer < 0 || past != b->image->layout.S) return;
+    ls_build_copy(b, state, ls_operand_slice(s->tensors.last, 1, first, state.view.size[1]));
+}
+
 ls_operand ls_linear_single(ls_operand o) {
     return ls_operand_dense(o.buffer, o.offset, o.view.dtype, o.view.ndim - 1, &o.view.size[1]);
 }

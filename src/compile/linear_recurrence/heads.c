@@ -61,6 +61,7 @@ static void forward(ls_builder *b, const ls_linear_way *way, ls_linear_site *sit
         ls_build_copy(b, state, state_at(fronts, i));
         ls_linear_forward(b, &w.site, &w.site.tensors, w.by.stretch[i].from, w.by.stretch[i].count, state);
     }
+    ls_linear_keep(b, site, w.values.start[ls_build_team_place(b, w.by.team)], b->image->layout.S, state);
     ls_moves m = {.by = &w.by, .back = true};
     ls_move(b, &m, "o to tokens", w.site.tensors.o, &w.values, &site->tensors.o);
     ls_end_moves(b, &m);

@@ -11,7 +11,8 @@
 typedef struct ls_linear_tensors {
     ls_operand q, k, v, decay, beta, places; /* [B,n,K,D] twice, [B,n,H,E], [B,n,H,A], [B,n,H,C], [B,n,X] */
     ls_operand o;                            /* forward */
-    ls_operand grad_o;                       /* backward, as are those below */
+    ls_operand last; /* [B,H,D,E]: the state behind the last token, zeros on all ranks but one; buffer -1: not wanted */
+    ls_operand grad_o; /* backward, as are those below */
     ls_operand dq, dk, dv, ddecay, dbeta;
 } ls_linear_tensors;
 
@@ -38,6 +39,11 @@ void ls_linear_map(ls_builder *b, const ls_linear_site *site, const ls_linear_te
 /* state [B,H,D,E] becomes what the maps [n,B,H,map] make of it; of the gradient if `back`. */
 void ls_linear_follow(ls_builder *b, const ls_linear_site *site, ls_operand maps, bool back, bool reverse,
                       ls_operand state);
+/*
+ * Where the state behind the last token is wanted: copies that of heads `first` .. if the tokens so far end in front of
+ * position `past`, and that is the end of the sequence.
+ */
+void ls_linear_keep(ls_builder *b, const ls_linear_site *site, int64_t first, int64_t past, ls_operand state);
 /* An operand without its first dimension, of which it has one. */
 ls_operand ls_linear_single(ls_operand operand);
 /* Room of type G for n states, or for n maps: [n,B,H,D,E], [n,B,H,map]. */

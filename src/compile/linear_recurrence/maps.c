@@ -56,6 +56,7 @@ static void forward(ls_builder *b, const ls_linear_way *way, ls_linear_site *sit
         const ls_operand state = ls_linear_single(ls_linear_states(b, site, "state", 1));
         ls_build_copy(b, ls_linear_single(ls_operand_slice(fronts, 0, i, 1)), state); /* the gradient reads `fronts` */
         ls_linear_forward(b, site, &site->tensors, from, runs[i].count, state);
+        ls_linear_keep(b, site, 0, runs[i].first + runs[i].count, state);
         from += runs[i].count;
     }
 }

@@ -16,7 +16,7 @@ static ls_linear_site make_site(ls_builder *b, const ls_node *node, int first, i
     const ls_linear_recurrence_node *p = node->params;
     ls_linear_site s = {.node = node, .params = p->kernel};
     ls_linear_tensors *t = &s.tensors;
-    t->grad_o.buffer = -1;
+    t->grad_o.buffer = t->last.buffer = -1;
     const ls_dtype G = b->image->accumulator;
     t->q = ls_lower_tensor(b, node->in[first + LS_LINEAR_Q]);
     t->k = ls_lower_tensor(b, node->in[first + LS_LINEAR_K]);
@@ -45,7 +45,11 @@ static ls_linear_site forward_site(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     ls_linear_site s = make_site(b, node, 0, LS_LINEAR_OPTIONS);
     s.forward = at->of;
-    s.tensors.o = ls_lower_tensor(b, node->out[0]);
+    s.tensors.o = ls_lower_tensor(b, node->out[LS_LINEAR_O]);
+    if (((const ls_linear_recurrence_node *)node->params)->has_last) {
+        s.tensors.last = ls_lower_tensor(b, node->out[LS_LINEAR_LAST]);
+        ls_build_fill(b, s.tensors.last);
+    }
     return s;
 }
 

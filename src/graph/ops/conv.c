@@ -90,6 +90,14 @@ static void state_of(const ls_graph *g, const ls_node *node, ls_shape *shape, ls
     *dtype = g->dtype;
 }
 
+static ls_tensor conv_prefill(ls_next *n, const ls_node *node, ls_tensor *state) {
+    ls_graph *g = ls_next_graph(n);
+    ls_tensor in[LS_NODE_INPUTS] = {{0}};
+    for (int i = 0; i < node->n_in; i++) in[i] = ls_next_tensor(n, node->in[i]);
+    *state = ls_prefill_rows(n, in[0], ls_graph_tensor(g, in[1])->shape.dim[0].size);
+    return ls_graph_add(g, node->op, node->params, node->params_bytes, in, node->n_in, -1);
+}
+
 static ls_tensor conv_next(ls_next *n, const ls_node *node) {
     const ls_tensor in[] = {[LS_CONV_NEXT_ROWS] = ls_next_state(n),
                             [LS_CONV_NEXT_X] = ls_next_tensor(n, node->in[0]),
@@ -119,7 +127,8 @@ const ls_op ls_op_conv = {.name = "conv",
                           .flops = conv_flops,
                           .next = conv_next,
                           .state = state_of,
-                          .unread = 1U << 2};
+                          .unread = 1U << 2,
+                          .prefill = conv_prefill};
 
 /* Of one token. */
 const ls_op ls_op_conv_next = {.name = "conv_next",
@@ -148,8 +157,21 @@ ls_tensor ls_conv(ls_graph *g, ls_tensor x, ls_tensor weight) {
     return ls_conv_within(g, x, weight, &(ls_conv_form){.reach = LS_NO_TENSOR});
 }
 
+/* Whether the weight has one row, so that no token needs another. */
+static bool is_product(const ls_graph *g, ls_tensor x, ls_tensor weight) {
+    const ls_tensor_info *of = ls_graph_tensor(g, x), *w = ls_graph_tensor(g, weight);
+    return w->dtype == g->dtype && of->dtype == g->dtype && w->shape.ndim == 2 && of->shape.ndim == 3 &&
+           w->shape.dim[0].size == 1 && w->shape.dim[1].size == of->shape.dim[2].size;
+}
+
 ls_tensor ls_conv_within(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_conv_form *form) {
+    static const ls_map_step product = {LS_MAP_MUL, 0, 1, 0, 0};
     if (form == NULL) return ls_graph_fail(g, ls_error(LS_INVALID, "op conv: its form is NULL"));
+    if (!ls_graph_usable(g, x, "ls_conv_within") || !ls_graph_usable(g, weight, "ls_conv_within")) return LS_NO_TENSOR;
+    if (is_product(g, x, weight)) {
+        const ls_tensor in[] = {x, ls_reshape(g, weight, 1, &ls_graph_tensor(g, weight)->shape.dim[1].size)};
+        return ls_map(g, in, 2, &(ls_expression){.step = &product, .n_steps = 1});
+    }
     const ls_conv_params params = {.last_first = form->last_first};
     const ls_tensor in[] = {x, weight, form->reach};
     return ls_graph_add(g, &ls_op_conv, &params, sizeof params, in, form->reach.id != 0 ? 3 : 2, -1);

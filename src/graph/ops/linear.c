@@ -58,6 +58,11 @@ static void dx_dims(const ls_graph *g, const ls_node *node, char *text) {
 static const ls_matmul_params dw_adds = {.transpose_a = true, .accumulate = true};
 static const ls_matmul_params dw_writes = {.transpose_a = true};
 
+ls_tensor ls_linear_sum(ls_graph *g, ls_tensor a, ls_tensor b, ls_tensor sum) {
+    const ls_tensor in[] = {a, b, sum};
+    return ls_graph_add(g, &ls_op_linear_dw, &dw_adds, sizeof dw_adds, in, LS_COUNT(in), -1);
+}
+
 static void linear_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
     ls_tensor dy = ls_gradient_out(d, 0);
@@ -70,8 +75,7 @@ static void linear_gradient(ls_gradient *d, const ls_node *node) {
     }
     if (ls_gradient_wanted(d, 1)) {
         const ls_tensor x = node->in[0];
-        const ls_tensor in[] = {transposed ? x : dy, transposed ? dy : x, ls_gradient_sum(d, 1)};
-        ls_gradient_summed(d, 1, ls_graph_add(g, &ls_op_linear_dw, &dw_adds, sizeof dw_adds, in, 3, -1));
+        ls_gradient_summed(d, 1, ls_linear_sum(g, transposed ? x : dy, transposed ? dy : x, ls_gradient_sum(d, 1)));
     }
     if (node->n_in == 3 && ls_gradient_wanted(d, 2)) {
         const ls_tensor in[] = {dy, ls_gradient_sum(d, 2)};

@@ -31,6 +31,12 @@ static const ls_shape *shape_of(const ls_graph *g, const ls_node *node, int i) {
 
 /* --- shapes ------------------------------------------------------------------------------------------------------- */
 
+static void state_of(const ls_graph *g, const ls_node *node, ls_shape *shape, ls_dtype *dtype) {
+    const ls_shape *k = shape_of(g, node, LS_LINEAR_K), *v = shape_of(g, node, LS_LINEAR_V);
+    *shape = (ls_shape){4, {{1, LS_FACTOR_NONE}, v->dim[2], k->dim[3], v->dim[3]}};
+    *dtype = g->accumulator;
+}
+
 static ls_status check_heads(const ls_graph *g, const ls_node *node, int i) {
     const ls_shape *s = shape_of(g, node, i);
     if (ls_graph_tensor(g, node->in[i])->dtype != g->dtype || s->ndim != 4 || s->dim[0].factor != LS_FACTOR_BATCH ||
@@ -81,7 +87,12 @@ static ls_status recurrence_shape(const ls_graph *g, const ls_node *node, ls_ten
                         "no decay and no documents");
     out->dtype = g->dtype;
     out->shape = *shape_of(g, node, LS_LINEAR_V);
+    if (p->has_last) state_of(g, node, &out[LS_LINEAR_LAST].shape, &out[LS_LINEAR_LAST].dtype);
     return ls_ok();
+}
+
+static int outputs(const void *params) {
+    return ((const ls_linear_recurrence_node *)params)->has_last ? LS_LINEAR_LAST + 1 : 1;
 }
 
 static ls_status grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
@@ -109,6 +120,7 @@ static void write_dims(const ls_graph *g, const ls_node *node, bool grad, char *
     const bool one = shape_of(g, node, LS_LINEAR_K)->dim[2].size == 1;
     const char *keys = one ? "bsKD" : "bskD", *heads = one ? "g" : "(kg)";
     const options o = options_of(params_of(node), grad ? LS_LINEAR_GRAD_OPTIONS : LS_LINEAR_OPTIONS);
+    const bool has_last = params_of(node)->has_last;
     const bool by_element = o.decay >= 0 && shape_of(g, node, o.decay)->ndim == 4;
     char *at = text, decay[16] = "", beta[16] = "";
     if (o.decay >= 0) sprintf(decay, ",bs%s%s", heads, by_element ? "D" : "");
@@ -119,7 +131,7 @@ static void write_dims(const ls_graph *g, const ls_node *node, bool grad, char *
     if (grad)
         sprintf(at, "%s,%s,bs%sE%s%s", keys, keys, heads, decay, beta);
     else
-        sprintf(at, "bs%sE", heads);
+        sprintf(at, "bs%sE%s%s%s", heads, has_last ? ",A" : "", has_last ? heads : "", has_last ? "DE" : "");
 }
 
 static void forward_dims(const ls_graph *g, const ls_node *node, char *text) { write_dims(g, node, false, text); }
@@ -156,13 +168,43 @@ static void recurrence_gradient(ls_gradient *d, const ls_node *node) {
         if (ls_gradient_wanted(d, i)) ls_gradient_add(d, i, ls_graph_output(g, first, i));
 }
 
-/* --- one more token ------------------------------------------------------------------------------------------------
- */
+/* --- generation --------------------------------------------------------------------------------------------------- */
 
-static void state_of(const ls_graph *g, const ls_node *node, ls_shape *shape, ls_dtype *dtype) {
-    const ls_shape *k = shape_of(g, node, LS_LINEAR_K), *v = shape_of(g, node, LS_LINEAR_V);
-    *shape = (ls_shape){4, {{1, LS_FACTOR_NONE}, v->dim[2], k->dim[3], v->dim[3]}};
-    *dtype = g->accumulator;
+/* 1 for tokens that are given and 0 for others, G, as beta of values that are only added. */
+static ls_tensor given(ls_next *n, const ls_shape *values) {
+    static const ls_map_step step[] = {{LS_MAP_NUMBER, 0, 0, 0, 0}, {LS_MAP_LT, 0, 1, 0, 0}};
+    ls_graph *g = ls_next_graph(n);
+    const ls_tensor behind = ls_prefill_behind(n, 3);
+    const ls_tensor is = ls_map(g, &behind, 1, &(ls_expression){.step = step, .n_steps = LS_COUNT(step), .wide = 1});
+    const ls_shape shape = {3, {values->dim[0], values->dim[1], values->dim[2]}};
+    return shape.dim[2].size == 1 ? is : ls_broadcast_to(g, is, 1U << 2, &shape, g->accumulator);
+}
+
+/* A gate, and 0 for tokens that are not given. */
+static ls_tensor of_given(ls_next *n, ls_tensor gate) {
+    static const ls_map_step step[] = {
+        {LS_MAP_NUMBER, 0, 0, 0, 0}, {LS_MAP_LT, 0, 2, 0, 0}, {LS_MAP_WHERE, 3, 1, 2, 0}};
+    ls_graph *g = ls_next_graph(n);
+    const ls_tensor in[] = {ls_prefill_behind(n, ls_graph_tensor(g, gate)->shape.ndim), gate};
+    return ls_map(g, in, 2, &(ls_expression){.step = step, .n_steps = LS_COUNT(step), .wide = 1});
+}
+
+/* Without decay, and with a beta of 0, tokens behind those that are given leave the state as it is. */
+static ls_tensor recurrence_prefill(ls_next *n, const ls_node *node, ls_tensor *state) {
+    ls_graph *g = ls_next_graph(n);
+    ls_linear_recurrence_node params = *params_of(node);
+    const options o = options_of(&params, LS_LINEAR_OPTIONS);
+    ls_tensor in[LS_NODE_INPUTS];
+    int n_in = LS_LINEAR_OPTIONS;
+    for (int i = 0; i < LS_LINEAR_OPTIONS; i++) in[i] = ls_next_tensor(n, node->in[i]);
+    if (o.decay >= 0) in[n_in++] = of_given(n, ls_next_tensor(n, node->in[o.decay]));
+    in[n_in++] = o.beta >= 0 ? of_given(n, ls_next_tensor(n, node->in[o.beta]))
+                             : given(n, &ls_graph_tensor(g, in[LS_LINEAR_V])->shape);
+    if (o.places >= 0) in[n_in++] = ls_next_tensor(n, node->in[o.places]);
+    params.has_beta = params.has_last = true;
+    const ls_tensor first = ls_graph_add(g, node->op, &params, sizeof params, in, n_in, -1);
+    *state = ls_prefill_kept(g, ls_graph_output(g, first, LS_LINEAR_LAST), g->accumulator);
+    return first;
 }
 
 static ls_tensor recurrence_next(ls_next *n, const ls_node *node) {
@@ -202,13 +244,15 @@ const ls_op ls_op_linear_recurrence = {.name = "linear_recurrence",
                                        .reach = LS_REACH_PREFIX,
                                        .least_in = LS_LINEAR_OPTIONS,
                                        .most_in = LS_LINEAR_OPTIONS + 3,
-                                       .n_out = 1,
+                                       .n_out = LS_LINEAR_LAST + 1,
+                                       .outputs = outputs,
                                        .shape = recurrence_shape,
                                        .gradient = recurrence_gradient,
                                        .dims_of = forward_dims,
                                        .flops = forward_flops,
                                        .next = recurrence_next,
-                                       .state = state_of};
+                                       .state = state_of,
+                                       .prefill = recurrence_prefill};
 
 /* Of one token: its result, and the state behind it. */
 const ls_op ls_op_linear_recurrence_next = {.name = "linear_recurrence_next",
