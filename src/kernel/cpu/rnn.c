@@ -1,6 +1,6 @@
 /*
  * rnn: recurrent cells, token by token. Cells with matrices have all sequences of a head at once, so that the matrix is
- * read once a token: it stays in a cache near the core. Diagonal cells have a vector of elements for all tokens.
+ * read once a token: it stays in a cache near the core. Diagonal cells have some vectors of elements for all tokens.
  */
 #include "kernel/cpu/rnn.h"
 
@@ -70,25 +70,49 @@ static void heads_part(const void *context, int part, int64_t start, int64_t end
 
 /* --- diagonal ----------------------------------------------------------------------------------------------------- */
 
+enum {
+    TOGETHER = 8
+}; /* vectors that take turns: a token's step waits for the one before, but not for its neighbours' */
+
+/* A vector of elements of a head, of one sequence. */
+typedef struct strand {
+    int64_t b, h, d;
+    v_f32 w[RNN_MOST_NUMBERS], state[RNN_MOST_STATES];
+} strand;
+
+static float *state_at(const rnn_call *r, const ls_kernel_call *call, const strand *s) {
+    return (float *)call->out[1].data + (s->b * r->H + s->h) * r->cell->states * r->D + s->d;
+}
+
+static void begin_strand(const rnn_call *r, const ls_kernel_call *call, int64_t i, strand *s) {
+    const int64_t blocks = r->wide / V_LANES;
+    *s = (strand){.b = i / blocks / r->H, .h = i / blocks % r->H, .d = i % blocks * V_LANES};
+    rnn_load_numbers(r, s->h, s->d, s->w);
+    for (int k = 0; k < r->cell->states; k++) s->state[k] = v_load_f32(state_at(r, call, s) + k * r->D, r->D - s->d);
+}
+
+static void step_strand(const rnn_call *r, int64_t n, strand *s) {
+    v_f32 x[RNN_MOST_GATES], after[RNN_MOST_STATES];
+    for (int k = 0; k < r->cell->states && rnn_begins(r, s->b, n); k++) s->state[k] = v_set(0);
+    rnn_load_x(r, s->b, n, s->h, s->d, x);
+    r->cell->step(x, s->w, s->state, after);
+    v_store(rnn_at(r->y, s->b, n, s->h) + s->d, after[0], r->D - s->d);
+    for (int k = 0; k < r->cell->states; k++) s->state[k] = after[k];
+}
+
 static void vectors_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
     const ls_kernel_call *call = context;
     const rnn_call r = rnn_call_of(call, &call->out[0]);
-    const int64_t blocks = r.wide / V_LANES;
-    for (int64_t i = start; i < end; i++) {
-        const int64_t d = i % blocks * V_LANES, h = i / blocks % r.H, b = i / blocks / r.H;
-        float *of_call = (float *)call->out[1].data + (b * r.H + h) * r.cell->states * r.D + d;
-        v_f32 w[RNN_MOST_NUMBERS], x[RNN_MOST_GATES], before[RNN_MOST_STATES], after[RNN_MOST_STATES];
-        rnn_load_numbers(&r, h, d, w);
-        for (int s = 0; s < r.cell->states; s++) before[s] = v_load_f32(of_call + s * r.D, r.D - d);
-        for (int64_t n = 0; n < r.N; n++) {
-            for (int s = 0; s < r.cell->states && rnn_begins(&r, b, n); s++) before[s] = v_set(0);
-            rnn_load_x(&r, b, n, h, d, x);
-            r.cell->step(x, w, before, after);
-            v_store(rnn_at(r.y, b, n, h) + d, after[0], r.D - d);
-            for (int s = 0; s < r.cell->states; s++) before[s] = after[s];
-        }
-        for (int s = 0; s < r.cell->states; s++) v_store_f32(of_call + s * r.D, before[s], r.D - d);
+    strand all[TOGETHER];
+    for (int64_t first = start, n; first < end; first += n) {
+        n = ls_min(TOGETHER, end - first);
+        for (int64_t i = 0; i < n; i++) begin_strand(&r, call, first + i, &all[i]);
+        for (int64_t t = 0; t < r.N; t++)
+            for (int64_t i = 0; i < n; i++) step_strand(&r, t, &all[i]);
+        for (int64_t i = 0; i < n; i++)
+            for (int k = 0; k < r.cell->states; k++)
+                v_store_f32(state_at(&r, call, &all[i]) + k * r.D, all[i].state[k], r.D - all[i].d);
     }
 }
 
