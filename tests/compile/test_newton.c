@@ -60,13 +60,13 @@ static ls_tensor network_of(ls_graph *g, const form *f) {
         return network_of(g, &f);                \
     }                                            \
     static const network name = {#name, build_##name, .ids = V};
-#define KIND(name, kind)                                       \
-    NETWORK(name##_chain, kind, 0, false, LOSS)                \
-    NETWORK(name##_newton, kind, 8, false, LOSS)               \
-    NETWORK(packed_##name##_chain, kind, 0, true, LOSS)        \
-    NETWORK(packed_##name##_newton, kind, 8, true, LOSS)       \
-    NETWORK(name##_in_one_step, kind, 1, false, LOSS)          \
-    NETWORK(name##_count_of_one, kind, 1, true, UNCONVERGED)   \
+#define KIND(name, kind)                                     \
+    NETWORK(name##_chain, kind, 0, false, LOSS)              \
+    NETWORK(name##_newton, kind, 8, false, LOSS)             \
+    NETWORK(packed_##name##_chain, kind, 0, true, LOSS)      \
+    NETWORK(packed_##name##_newton, kind, 8, true, LOSS)     \
+    NETWORK(name##_in_one_step, kind, 1, false, LOSS)        \
+    NETWORK(name##_count_of_one, kind, 1, true, UNCONVERGED) \
     NETWORK(name##_count_of_eight, kind, 8, true, UNCONVERGED)
 
 KIND(gru, LS_RNN_DIAGONAL_GRU)
@@ -91,13 +91,14 @@ static void expect_same(const network *one_by_one, const network *at_once) {
     network_result one, many;
     const ls_target single = target_of(alone, LS_LAYOUT_CONTIGUOUS);
     must(network_solve(one_by_one, &single, LS_F64, LS_F64, &one));
-    for (size_t m = 0; m < LS_COUNT(meshes); m++) {
-        const ls_target target = target_of(meshes[m], m % 2 ? LS_LAYOUT_ZIGZAG : LS_LAYOUT_CONTIGUOUS);
+    for (size_t m = 0; m < 2 * LS_COUNT(meshes); m++) {
+        const ls_target target = target_of(meshes[m / 2], m % 2 ? LS_LAYOUT_ZIGZAG : LS_LAYOUT_CONTIGUOUS);
         const char *what;
         must(network_solve(at_once, &target, LS_F64, LS_F64, &many));
         const double difference = network_difference(&many, &one, &what);
         if (!(difference < 1e-12))
-            fail_msg("%s, %d ranks: %s differs by %g", at_once->name, ls_mesh_ranks(&target.mesh), what, difference);
+            fail_msg("%s, %d ranks, %s: %s differs by %g", at_once->name, ls_mesh_ranks(&target.mesh),
+                     ls_layout_name(target.layout), what, difference);
         network_free(&many);
     }
     network_free(&one);
