@@ -35,7 +35,10 @@ typedef struct ls_train_options {
     double epochs;     /* instead of steps: how many times the data is read */
     const char *dtype; /* "f32" or "bf16" */
     double lr, clip;
-    /* "sft", of tokens; or, of pairs of answers, "dpo", "ipo", "hinge", "simpo", "orpo"; or, of single ones, "kto" */
+    /*
+     * "sft", of tokens; or, of pairs of answers, "dpo", "ipo", "hinge", "simpo", "orpo", "reward"; or, of single ones,
+     * "kto"
+     */
     const char *loss;
     double loss_beta, loss_gamma; /* of the losses of answers: 0.1; and of simpo its margin: 0.5, below 0: none */
     double desirable_weight, undesirable_weight; /* of kto: of answers that are wanted, and of others; 1 */

@@ -75,10 +75,15 @@ LS_MUST_USE ls_status ls_texts_read(const ls_texts_options *options, ls_corpus *
 
 /*
  * Of answers that are judged, whose documents are in the store before ls_corpus_complete: from now on document 2n is
- * record n, and 2n + 1 its prompt with the answer of record n - 1, of the first one that of the last (judged.c).
+ * record n, and 2n + 1 its prompt with the answer of record n - 1, of the first one that of the last (answers.c).
  * LS_INVALID: there are fewer than two.
  */
 LS_MUST_USE ls_status ls_corpus_mismatch(ls_corpus *corpus);
+/*
+ * Of answers in the store, before ls_corpus_complete: from now on only the last token of each document that is not
+ * `pad` (-1: the last one) has a label, the id `label`, which is put behind it.
+ */
+LS_MUST_USE ls_status ls_corpus_score(ls_corpus *corpus, int32_t pad, int32_t label);
 
 /*
  * From now on documents of more than `most` tokens are cut to that, or dropped (ls_document.length); nothing changes

@@ -97,6 +97,7 @@ static ls_status open_texts(const ls_data_options *options, ls_data *data) {
     LS_TRY(ls_texts_read(&reading, &data->corpus, &texts));
     LS_TRY(check_text(options, data, &texts));
     if (data->judges) LS_TRY(ls_corpus_mismatch(&data->corpus));
+    if (data->compares && options->scored) LS_TRY(ls_corpus_score(&data->corpus, options->pad, data->filler));
     data->counts = (ls_document_counts){
         .binary = texts.binary, .empty = texts.empty, .bad = texts.bad, .left_out = texts.left_out};
     return ls_corpus_complete(&data->corpus, data->vocabulary);

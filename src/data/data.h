@@ -57,7 +57,13 @@ typedef struct ls_data_options {
     uint64_t seed;                 /* of the order */
     bool shuffle;                  /* false: the packer's own order (for evaluation); join: whole windows first */
     const char *pack;              /* "auto", "join", "best", "stream"; NULL: auto */
-    bool verify;                   /* reads all of the shards and compares them with their checksums */
+    /*
+     * Of answers: each is scored by the number of its last token that is not `pad` (-1: none), whose label is the only
+     * one of its document.
+     */
+    bool scored;
+    int32_t pad;
+    bool verify; /* reads all of the shards and compares them with their checksums */
     /*
      * Of several processes that open the same data and agree on the outcome, the number of this one: each verifies its
      * share of the shards. processes 0: there is one.

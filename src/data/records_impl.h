@@ -50,7 +50,7 @@ typedef struct ls_record_kind {
     const char *summary;                  /* what its records are */
     bool learnt;                          /* gives a byte for each token */
     bool compares;                        /* two documents of each record: a wanted answer and another (preference.c) */
-    bool judges;                          /* with compares: an answer, and another one to its prompt (judged.c) */
+    bool judges;                          /* with compares: an answer, and another one to its prompt (answers.c) */
     ls_chat_use chat;
     /* Appends the tokens of a value. LS_INVALID names the file and line of a value of another form. */
     ls_status (*encode)(const ls_encode_options *options, ls_json_value value, ls_learnt_tokens *out);

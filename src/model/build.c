@@ -29,6 +29,13 @@ ls_tensor ls_layer_noise(const ls_layer *b, ls_tensor tokens, ls_tensor x) {
     return ls_noise(b->g, x, ls_input_like(b->g, LS_MODEL_NOISE, tokens), amplitude);
 }
 
+ls_tensor ls_layer_head(const ls_layer *b, ls_tensor x, ls_tensor table) {
+    const ls_model_sizes *n = &b->config->sizes;
+    const int64_t words[] = {n->V, n->E}, one[] = {1, n->E};
+    if (b->config->scored) return ls_linear_wide(b->g, x, ls_parameter(b->g, LS_SCORE_WEIGHT, 2, one));
+    return ls_linear_wide(b->g, x, n->tied ? table : ls_parameter(b->g, "lm_head.weight", 2, words));
+}
+
 static ls_tensor rope_table(const ls_layer *b, ls_tensor positions, ls_rope rope, const char *name) {
     if (!(rope.length > 0)) rope.length = (double)b->S;
     return ls_named(b->g, ls_rope_table(b->g, positions, b->config->rotated, &rope), "%s", name);
@@ -261,6 +268,20 @@ static ls_status check_growth(const ls_model *model, const ls_model_lengths *len
                     (long long)lengths->known, (long long)lengths->S, rope->scaling, rope->original_length);
 }
 
+/* Minus the score of each token; 0 where the label is ignored. */
+static ls_tensor score_losses(ls_graph *g, ls_tensor scores, ls_tensor labels, const ls_model_lengths *lengths) {
+    static const ls_map_step steps[] = {
+        {.code = LS_MAP_NUMBER, .number = LS_LABEL_IGNORED},
+        {.code = LS_MAP_EQ, .a = 1, .b = 2},
+        {.code = LS_MAP_NUMBER, .number = 0},
+        {.code = LS_MAP_NEG, .a = 0},
+        {.code = LS_MAP_WHERE, .a = 3, .b = 4, .c = 5},
+    };
+    const int64_t size[] = {lengths->B, lengths->S};
+    const ls_tensor in[] = {ls_reshape(g, scores, 2, size), labels};
+    return ls_map(g, in, 2, &(ls_expression){.step = steps, .n_steps = LS_COUNT(steps), .wide = 1});
+}
+
 ls_status ls_layers_build(const ls_model *model, ls_graph *g, const ls_model_lengths *lengths, ls_language_model *out) {
     LS_TRY(check_growth(model, lengths));
     ls_model_config config = model->config;
@@ -271,7 +292,9 @@ ls_status ls_layers_build(const ls_model *model, ls_graph *g, const ls_model_len
     lm.positions = ls_input_like(g, "positions", lm.tokens);
     config.noise = model->noise;
     lm.logits = model->architecture->build(&config, g, lm.tokens, lm.positions);
-    const ls_tensor each = ls_cross_entropy_smoothed(g, lm.logits, lm.labels, model->smoothing, model->z);
+    const ls_tensor each = config.scored
+                               ? score_losses(g, lm.logits, lm.labels, lengths)
+                               : ls_cross_entropy_smoothed(g, lm.logits, lm.labels, model->smoothing, model->z);
     lm.token_loss = ls_named(g, each, "token_loss");
     ls_tensor terms = lm.token_loss;
     if (model->weighted)

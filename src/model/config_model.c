@@ -120,10 +120,32 @@ static ls_status check_apart(const ls_model *model, int64_t S) {
     return check_rope_apart(&model->config.local_rope, S);
 }
 
+/* --- a head that scores ------------------------------------------------------------------------------------------- */
+
+static ls_status set_member(ls_model *model, const char *key, const char *value) {
+    char *made = NULL;
+    LS_TRY(ls_json_set_member(model->text, key, value, &made));
+    free(model->text);
+    model->text = made;
+    return ls_ok();
+}
+
+static ls_status score(ls_model *model) {
+    LS_PATH name = NULL;
+    LS_TRY(ls_path_print(&name, "[\"%s\"]", model->architecture->scored));
+    LS_TRY(set_member(model, "architectures", name));
+    LS_TRY(set_member(model, "id2label", "{\"0\": \"LABEL_0\"}"));
+    LS_TRY(set_member(model, "label2id", "{\"LABEL_0\": 0}"));
+    model->config.scored = true;
+    return count_parameters(model);
+}
+
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
 /* Heads that predict further tokens, which the library does not load either. */
 static const char *const further_heads[] = {"mtp.", "model.mtp", NULL};
+/* The same of a model that scores: the head of words, too. */
+static const char *const other_heads[] = {"mtp.", "model.mtp", "lm_head.", NULL};
 
 static ls_weight_rules rules_of(const ls_model *model) {
     const ls_form *form = model->architecture->form;
@@ -132,7 +154,9 @@ static ls_weight_rules rules_of(const ls_model *model) {
                              .copies = &form->tie,
                              .n_copies = model->sizes.tied ? 1 : 0,
                              .spellings = wrapped ? ls_wrapped_spellings : form->spellings,
-                             .left_out = wrapped ? ls_wrapped_left_out : further_heads};
+                             .left_out = wrapped                ? ls_wrapped_left_out
+                                         : model->config.scored ? other_heads
+                                                                : further_heads};
 }
 
 static ls_status make_random(const ls_model *model, uint64_t seed, ls_weight_source *out) {
@@ -172,6 +196,7 @@ const ls_model_kind ls_model_kind_config = {.file = "config.json",
                                             .read = read_config,
                                             .change_rope = change_rope,
                                             .lengthen = lengthen,
+                                            .score = score,
                                             .check_apart = check_apart,
                                             .build = ls_layers_build,
                                             .rules = rules_of,

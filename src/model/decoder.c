@@ -124,8 +124,8 @@ ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *g, ls_tensor
     /* After a mistake, which the graph remembers, x is the empty tensor. */
     for (b.layer = 0; b.layer < n->L && x.id != 0; b.layer++) x = config->parts->layer(&b, x);
     const ls_tensor last = ls_named(g, ls_last_norm(&b, x, "model.norm"), "norm");
-    const ls_tensor head = n->tied ? table : ls_parameter(g, "lm_head.weight", 2, (int64_t[]){n->V, n->E});
-    ls_tensor logits = ls_linear_wide(g, last, head);
+    ls_tensor logits = ls_layer_head(&b, last, table);
+    if (config->scored) return ls_named(g, logits, "logits");
     if (config->logit_scale != 1) logits = ls_scale(g, logits, config->logit_scale);
     return ls_named(g, config->final_cap > 0 ? ls_softcap(g, logits, config->final_cap) : logits, "logits");
 }

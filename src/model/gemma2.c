@@ -28,6 +28,7 @@ static const ls_decoder_parts parts = {.layer = ls_layer_in_turn,
 
 const ls_architecture ls_architecture_gemma2 = {
     .name = "Gemma2ForCausalLM",
+    .scored = "Gemma2ForSequenceClassification",
     .model_type = "gemma2",
     .form = &ls_decoder_form,
     .initial = {LS_DECODER_DEFAULTS, .sizes.longest = 8192, .sizes.Hkv = 4, .sizes.D = 256, .sizes.tied = true,

@@ -29,6 +29,7 @@ static const ls_decoder_parts parts = {.layer = ls_layer_in_turn,
                                        .mlp = ls_layer_gated};
 
 const ls_architecture ls_architecture_gemma3 = {.name = "Gemma3ForCausalLM",
+                                                .scored = "Gemma3TextForSequenceClassification",
                                                 .model_type = "gemma3_text",
                                                 .form = &ls_decoder_form,
                                                 .initial = {.sizes = {.V = 262208,

@@ -17,6 +17,7 @@ static const ls_decoder_parts parts = {.layer = ls_layer_in_turn,
 
 const ls_architecture ls_architecture_glm4 = {
     .name = "Glm4ForCausalLM",
+    .scored = "Glm4ForSequenceClassification",
     .model_type = "glm4",
     .form = &ls_decoder_form,
     .initial =

@@ -110,8 +110,7 @@ static ls_tensor build(const ls_model_config *config, ls_graph *g, ls_tensor tok
     const ls_tensor weight = ls_parameter(g, "transformer.ln_f.weight", 1, &n->E);
     const ls_tensor bias = ls_parameter(g, "transformer.ln_f.bias", 1, &n->E);
     const ls_tensor last = ls_named(g, ls_layernorm(g, x, weight, bias, config->epsilon), "norm");
-    const ls_tensor head = n->tied ? table : ls_parameter(g, "lm_head.weight", 2, (int64_t[]){n->V, n->E});
-    return ls_named(g, ls_linear_wide(g, last, head), "logits");
+    return ls_named(g, ls_layer_head(&b, last, table), "logits");
 }
 
 static const ls_weight_spelling spellings[] = {{"transformer.", ""}, {NULL, NULL}};
@@ -125,6 +124,7 @@ static const ls_form form = {.fields = fields,
 
 const ls_architecture ls_architecture_gpt2 = {
     .name = "GPT2LMHeadModel",
+    .scored = "GPT2ForSequenceClassification",
     .model_type = "gpt2",
     .form = &form,
     .initial = {.sizes = {.longest = 1024, .learned = true, .tied = true, .initializer_range = 0.02},

@@ -10,6 +10,7 @@ static const ls_config_field fields[] = {
 
 const ls_architecture ls_architecture_llama = {
     .name = "LlamaForCausalLM",
+    .scored = "LlamaForSequenceClassification",
     .model_type = "llama",
     .form = &ls_decoder_form,
     .initial = {LS_DECODER_DEFAULTS, .sizes.longest = 2048, .parts = &ls_llama_parts, .activation = ls_silu},

@@ -28,6 +28,7 @@ static ls_status complete(ls_json_value root, ls_model_config *out) {
 
 const ls_architecture ls_architecture_ministral3 = {
     .name = "Ministral3ForCausalLM",
+    .scored = "Ministral3ForSequenceClassification",
     .model_type = "ministral3",
     .form = &ls_decoder_form,
     .initial = {.sizes = {.Hkv = 8, .D = 128, .longest = 262144, .pads = true, .pad = 11, .initializer_range = 0.02},

@@ -10,6 +10,7 @@ static const ls_config_rule rules[] = {
 
 const ls_architecture ls_architecture_mistral = {
     .name = "MistralForCausalLM",
+    .scored = "MistralForSequenceClassification",
     .model_type = "mistral",
     .form = &ls_decoder_form,
     .initial = {LS_DECODER_DEFAULTS, .sizes.longest = 131072, .sizes.Hkv = 8, .parts = &ls_llama_parts,

@@ -246,12 +246,14 @@ ls_status ls_model_build_growing(const ls_model *model, ls_graph *g, int64_t kno
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
+static bool is_score(const ls_flat *flat) { return strcmp(flat->name, LS_SCORE_WEIGHT) == 0; }
 static bool in_own_files(const ls_flat *flat) { return !flat->added; }
+static bool in_files_without_score(const ls_flat *flat) { return in_own_files(flat) && !is_score(flat); }
 
 /* The model's own weights, without those of its adapter. *out has no context where there are no files. */
 static ls_status open_own(const ls_model *model, const ls_image *image, ls_weight_source *out) {
     ls_weight_rules rules = model->kind->rules(model);
-    rules.has = in_own_files;
+    rules.has = model->config.scored ? in_files_without_score : in_own_files;
     return ls_weights_open_folder(ls_model_folder(model), image, &rules, out);
 }
 
@@ -260,13 +262,25 @@ static ls_status untrained(const ls_model *model, const char *why) {
                     ls_model_folder(model), model->kind->file, why);
 }
 
+/* The head that scores is made by random numbers; all else is in the files. */
+static ls_status add_score(const ls_model *model, uint64_t seed, ls_weight_source *source) {
+    ls_weight_source head = {.context = NULL}, files = *source;
+    const ls_status status = model->kind->random(model, seed, &head);
+    if (status.code == LS_OK) return ls_weights_compose(&files, &head, is_score, source);
+    ls_weights_close(source);
+    return status;
+}
+
 ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_t seed, ls_weight_source *out) {
     ls_weight_source source;
     LS_TRY(open_own(model, image, &source));
     if (source.context == NULL && model->adapter != NULL) return untrained(model, "they are what an adapter is on");
     if (source.context == NULL && model->kind->random == NULL)
         return untrained(model, "nothing says how random ones are made");
-    if (source.context == NULL) LS_TRY(model->kind->random(model, seed, &source));
+    if (source.context == NULL)
+        LS_TRY(model->kind->random(model, seed, &source));
+    else if (model->config.scored)
+        LS_TRY(add_score(model, seed, &source));
     if (model->adapter != NULL) return ls_adapter_weights(model->adapter, image, seed, &source, out);
     *out = source;
     return ls_ok();
@@ -356,6 +370,15 @@ ls_status ls_model_noise(ls_model *model, double alpha) {
     if (alpha != 0) LS_TRY(need_config(model, "lookup of tokens is"));
     model->noise = alpha;
     return ls_ok();
+}
+
+ls_status ls_model_score(ls_model *model) {
+    if (model->adapter != NULL)
+        return ls_error(LS_UNSUPPORTED, "a head that scores is trained with the whole model; expected no adapter");
+    if (model->architecture == NULL || model->wrapper != NULL || model->architecture->scored == NULL)
+        return ls_error(LS_UNSUPPORTED, "%s: %s has no form with a head that scores in the Hugging Face library",
+                        ls_model_folder(model), ls_model_architecture(model));
+    return model->kind->score(model);
 }
 
 ls_status ls_model_adapt(ls_model *model, const ls_adapter_choice *choice) {

@@ -114,6 +114,13 @@ LS_MUST_USE ls_status ls_model_smooth(ls_model *model, double smoothing, double 
  */
 #define LS_MODEL_NOISE "noise"
 LS_MUST_USE ls_status ls_model_noise(ls_model *model, double alpha);
+/*
+ * From now on the model has a head of one number in the place of words, LS_SCORE_WEIGHT [1,E], as the Hugging Face
+ * library's XForSequenceClassification with one label has it, and as its text says; a token's loss is minus its number.
+ * ls_model_weights makes the head's parameter by random numbers. LS_UNSUPPORTED: the library has no such form of the
+ * architecture, or the model has an adapter.
+ */
+LS_MUST_USE ls_status ls_model_score(ls_model *model);
 /* One line about the adapter; false: there is none. */
 bool ls_model_print_adapter(const ls_model *model, char *out, size_t room);
 /*

@@ -94,6 +94,7 @@ typedef struct ls_model_config {
     double attention_scale;          /* factor of q·k; 0: not given */
     bool scale_by_layer;             /* attention_scale is divided by the layer's number, counted from 1 */
     double noise;                    /* ls_model_noise */
+    bool scored;                     /* ls_model_score */
     double attention_cap, final_cap; /* soft caps of attention's logits and of the model's logits; 0: none */
     int64_t window;                  /* in tokens; 0: no layer has a window */
     ls_window_rule windows;          /* which layers have the window */
@@ -135,6 +136,7 @@ extern const ls_decoder_parts ls_llama_parts, ls_head_norm_parts;
 /* An architecture is one const row; the table of all is in architectures.c. */
 struct ls_architecture {
     const char *name;       /* as in "architectures" */
+    const char *scored;     /* the same of its form with a head that scores; NULL: the library has none */
     const char *model_type; /* as in "model_type" */
     const ls_form *form;
     ls_model_config initial; /* defaults of missing fields. Hkv 0: like Hq; D 0: E/Hq */
@@ -202,6 +204,7 @@ typedef struct ls_model_kind {
     /* Changes the rotary positions in model->text and reads it again; name: for errors. */
     ls_status (*change_rope)(const char *name, const ls_rope_change *change, ls_model *model);
     ls_status (*lengthen)(ls_model *model, int64_t S, bool *longer);
+    ls_status (*score)(ls_model *model); /* ls_model_score, of an architecture that has such a form */
     ls_status (*check_apart)(const ls_model *model, int64_t S);
     /* Builds inputs, logits and the loss of each token and in sum. */
     ls_status (*build)(const ls_model *model, ls_graph *graph, const ls_model_lengths *lengths, ls_language_model *out);
@@ -236,6 +239,9 @@ struct ls_model {
     char *adapter_text;  /* its adapter_config.json */
     uint64_t base;       /* with an adapter: identifies the files of the weights that it is on */
 };
+
+/* The parameter of a head that scores, which the files of a language model do not have. */
+#define LS_SCORE_WEIGHT "score.weight"
 
 /* --- reading a config (config.c, config_rope.c) ------------------------------------------------------------------- */
 
@@ -357,6 +363,11 @@ ls_layer ls_layer_begin(const ls_model_config *config, ls_graph *graph, const ch
 ls_tensor ls_layer_embed(const ls_layer *b, ls_tensor tokens, ls_tensor table);
 /* Embeddings of tokens with the noise of config.noise, whose keys are the input LS_MODEL_NOISE. */
 ls_tensor ls_layer_noise(const ls_layer *b, ls_tensor tokens, ls_tensor x);
+/*
+ * What a head makes of the last tokens: a number for each word, by the table where it is tied; of a model that scores
+ * one number.
+ */
+ls_tensor ls_layer_head(const ls_layer *b, ls_tensor x, ls_tensor table);
 /* Sets the tables of rotations that layers read. */
 void ls_layer_rotary(ls_layer *b, ls_tensor positions);
 /* Parameter PREFIX.N.WHAT. */

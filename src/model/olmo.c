@@ -33,6 +33,7 @@ static const ls_decoder_parts parts = {
     .activation = ls_silu
 
 const ls_architecture ls_architecture_olmo2 = {.name = "Olmo2ForCausalLM",
+                                               .scored = "Olmo2ForSequenceClassification",
                                                .model_type = "olmo2",
                                                .form = &ls_decoder_form,
                                                .initial = {INITIAL, .rope.theta = 1e4},
@@ -41,6 +42,7 @@ const ls_architecture ls_architecture_olmo2 = {.name = "Olmo2ForCausalLM",
                                                .build = ls_decoder_build};
 
 const ls_architecture ls_architecture_olmo3 = {.name = "Olmo3ForCausalLM",
+                                               .scored = "Olmo3ForSequenceClassification",
                                                .model_type = "olmo3",
                                                .form = &ls_decoder_form,
                                                .initial = {INITIAL, .rope.theta = 5e5, .local_rope.theta = 5e5,

@@ -50,6 +50,7 @@ static const ls_decoder_parts parts = {.layer = ls_layer_in_turn,
 
 const ls_architecture ls_architecture_phi3 = {
     .name = "Phi3ForCausalLM",
+    .scored = "Phi3ForSequenceClassification",
     .model_type = "phi3",
     .form = &ls_decoder_form,
     .initial = {.sizes = {.longest = 4096, .pads = true, .pad = 32000, .initializer_range = 0.02},

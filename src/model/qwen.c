@@ -23,6 +23,7 @@ static const ls_config_field qwen3_fields[] = {
                          .windows = {.first = 28, .every = 1}
 
 const ls_architecture ls_architecture_qwen2 = {.name = "Qwen2ForCausalLM",
+                                               .scored = "Qwen2ForSequenceClassification",
                                                .model_type = "qwen2",
                                                .form = &ls_decoder_form,
                                                .initial = {INITIAL, .parts = &ls_llama_parts, .qkv_bias = true},
@@ -31,6 +32,7 @@ const ls_architecture ls_architecture_qwen2 = {.name = "Qwen2ForCausalLM",
                                                .build = ls_decoder_build};
 
 const ls_architecture ls_architecture_qwen3 = {.name = "Qwen3ForCausalLM",
+                                               .scored = "Qwen3ForSequenceClassification",
                                                .model_type = "qwen3",
                                                .form = &ls_decoder_form,
                                                .initial = {INITIAL, .sizes.D = 128, .parts = &ls_head_norm_parts},

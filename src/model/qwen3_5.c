@@ -127,6 +127,7 @@ static const ls_weight_initial initial[] = {{.suffix = ".linear_attn.norm.weight
 
 const ls_architecture ls_architecture_qwen3_5 = {
     .name = "Qwen3_5ForCausalLM",
+    .scored = "Qwen3_5ForSequenceClassification",
     .model_type = "qwen3_5_text",
     .form = &ls_decoder_form,
     .initial = {.sizes = {.V = 248320,

@@ -12,6 +12,7 @@ static const char *const dropouts[] = {"attention_dropout", "residual_dropout", 
 
 const ls_architecture ls_architecture_seed_oss = {
     .name = "SeedOssForCausalLM",
+    .scored = "SeedOssForSequenceClassification",
     .model_type = "seed_oss",
     .form = &ls_decoder_form,
     .initial = {LS_DECODER_DEFAULTS, .sizes.longest = 524288, .sizes.Hkv = 8, .sizes.D = 128, .sizes.pads = true,

@@ -43,6 +43,7 @@ static ls_status complete(ls_json_value root, ls_model_config *out) {
 
 const ls_architecture ls_architecture_smollm3 = {
     .name = "SmolLM3ForCausalLM",
+    .scored = "SmolLM3ForSequenceClassification",
     .model_type = "smollm3",
     .form = &ls_decoder_form,
     .initial =

@@ -35,6 +35,7 @@ static const ls_decoder_parts parts = {.layer = ls_layer_in_turn,
 
 const ls_architecture ls_architecture_starcoder2 = {
     .name = "Starcoder2ForCausalLM",
+    .scored = "Starcoder2ForSequenceClassification",
     .model_type = "starcoder2",
     .form = &ls_decoder_form,
     .initial = {.sizes = {.Hkv = 2, .longest = 4096, .tied = true, .initializer_range = 0.018042},

@@ -122,8 +122,7 @@ ls_tensor ls_mixers_build(const ls_model_config *config, ls_graph *g, ls_tensor 
         x = ls_named(g, ls_add(g, x, as_type(g, made, wide)), "layers.%lld.out", (long long)b.layer);
     }
     const ls_tensor normed = ls_last_norm(&b, as_type(g, x, g->dtype), last);
-    const ls_tensor head = n->tied ? table : ls_parameter(g, "lm_head.weight", 2, size);
-    return ls_named(g, ls_linear_wide(g, normed, head), "logits");
+    return ls_named(g, ls_layer_head(&b, normed, table), "logits");
 }
 
 const ls_weight_initial ls_mixer_initial[] = {{.suffix = ".mixer.D", .value = 1},

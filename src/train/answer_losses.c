@@ -75,12 +75,19 @@ static ls_answers_loss kto(const ls_answer_sums a[2], const ls_answer_settings *
     return (ls_answers_loss){.loss = factor * loss, .weight = {-factor * sign * s->beta * loss * (1 - loss), 0}};
 }
 
+/* Bradley and Terry's model of pairs; Ouyang et al., "InstructGPT" (arXiv 2203.02155), equation 1. */
+static ls_answers_loss reward(const ls_answer_sums a[2], const ls_answer_settings *s) {
+    (void)s;
+    return sigmoid_of(1, a[0].own - a[1].own, 1, 1);
+}
+
 static const ls_answer_loss rows[] = {
     {.name = "dpo", .about = "direct preference optimisation", .reference = true, .of_pair = dpo},
     {.name = "ipo", .about = "identity preference optimisation", .reference = true, .of_pair = ipo},
     {.name = "hinge", .about = "SLiC-HF, over a reference", .reference = true, .of_pair = hinge},
     {.name = "simpo", .about = "simple preference optimisation", .of_pair = simpo},
     {.name = "kto", .about = "Kahneman-Tversky optimisation", .reference = true, .judges = true, .of_pair = kto},
+    {.name = "reward", .about = "a reward model, by pairs", .scores = true, .of_pair = reward},
     {.name = "orpo", .about = "odds ratio preference optimisation", .imitates = true, .of_pair = orpo},
 };
 

@@ -114,6 +114,7 @@ static double divergence(const finding *f) {
 }
 
 static double reward_of(const finding *f, const ls_answer_sums *a) {
+    if (f->loss->scores) return a->own;
     return f->settings.beta * (f->loss->reference ? a->own - a->reference : a->own / (double)a->tokens);
 }
 

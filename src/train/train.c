@@ -112,6 +112,15 @@ static ls_status change_loss(const ls_training *t) {
     return ls_model_noise(t->model, o->neftune);
 }
 
+static ls_status score_model(const ls_training *t) {
+    LS_TRY(ls_model_score(t->model));
+    if (t->record == NULL)
+        ls_log(
+            "--loss %s: the head of words gives way to one that scores, score.weight, which begins with random numbers",
+            t->compares->name);
+    return ls_ok();
+}
+
 static ls_status open_model(ls_training *t) {
     LS_TRY(ls_model_open_changed(t->options.model, &t->options.rope, &t->model));
     LS_TRY(adapt_model(t));
@@ -120,6 +129,7 @@ static ls_status open_model(ls_training *t) {
     if (t->compares != NULL) LS_TRY(ls_model_weigh(t->model));
     LS_TRY(change_loss(t));
     LS_TRY(lengthen_model(t));
+    if (t->compares != NULL && t->compares->scores) LS_TRY(score_model(t));
     LS_TRY(ls_tokenizer_open_model(ls_model_folder(t->model), &t->tokenizer));
     const ls_model_sizes sizes = ls_model_describe(t->model);
     if (sizes.V < ls_tokenizer_vocabulary(t->tokenizer))
@@ -164,6 +174,7 @@ static ls_status open_text(ls_training *t) {
     const ls_train_options *o = &t->options;
     ls_launched launched;
     LS_TRY(ls_launched_find(&launched));
+    const ls_model_sizes sizes = ls_model_describe(t->model);
     const ls_data_options text = {.paths = o->data,
                                   .n_paths = o->n_data,
                                   .tokenizer = t->tokenizer,
@@ -173,6 +184,8 @@ static ls_status open_text(ls_training *t) {
                                   .seed = o->seed,
                                   .shuffle = true,
                                   .pack = o->pack,
+                                  .scored = t->compares != NULL && t->compares->scores,
+                                  .pad = sizes.pads ? (int32_t)sizes.pad : -1,
                                   .verify = !o->trust_data,
                                   .process = launched.rank,
                                   .processes = launched.ranks};

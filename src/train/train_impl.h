@@ -73,6 +73,7 @@ typedef struct ls_answer_loss {
     const char *name, *about;
     bool reference; /* it reads what the reference says; rewards are beta times the gain over it */
     bool imitates;  /* the mean loss of the wanted answers' tokens is added */
+    bool scores;    /* of the numbers of answers by a head of its own (ls_model_score), not of log-probabilities */
     bool judges;    /* sums[0] is an answer, wanted or not, and sums[1] one to another prompt, for the divergence */
     ls_answers_loss (*of_pair)(const ls_answer_sums sums[2], const ls_answer_settings *settings);
 } ls_answer_loss;

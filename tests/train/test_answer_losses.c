@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-static const char *const names[] = {"dpo", "ipo", "hinge", "simpo", "orpo", "kto"};
-enum { PAIRS = 5 }; /* the losses of pairs come first */
+static const char *const names[] = {"dpo", "ipo", "hinge", "simpo", "orpo", "reward", "kto"};
+enum { PAIRS = 6 }; /* the losses of pairs come first */
 #define SETTINGS(b, g) \
     { .beta = (b), .gamma = (g), .desirable = 1.5, .undesirable = 0.5, .divergence = 0.3 }
 static const ls_answer_settings settings[] = {SETTINGS(0.1, 0.5), SETTINGS(2, 0.5), SETTINGS(0.7, 0)};
@@ -71,7 +71,8 @@ static void test_values(void **state) {
     assert_true(fabs(find("dpo")->of_pair(alike, &s).loss - log(2)) < 1e-15);
     assert_true(fabs(find("ipo")->of_pair(alike, &s).loss - 25) < 1e-12);
     assert_true(find("hinge")->of_pair(alike, &s).loss == 1);
-    const ls_answer_sums equal[2] = {SUMS(-6, 0, 3), SUMS(-8, 0, 4)}; /* means of -2 */
+    const ls_answer_sums equal[2] = {SUMS(-6, 0, 3), SUMS(-8, 0, 4)};                    /* means of -2 */
+    assert_true(fabs(find("reward")->of_pair(equal, &s).loss - log1p(exp(-2))) < 1e-15); /* sums of -6 and -8 */
     assert_true(fabs(find("simpo")->of_pair(equal, &s).loss - log1p(exp(0.5))) < 1e-15);
     assert_true(fabs(find("orpo")->of_pair(equal, &s).loss - 0.1 * log(2)) < 1e-15);
     /* Far apart nothing overflows, and nothing more is learnt. */
@@ -114,7 +115,7 @@ static void test_names(void **state) {
     assert_null(row);
     const ls_status status = ls_answer_loss_find("ppo", &row);
     assert_int_equal(status.code, LS_USAGE);
-    assert_string_equal(status.text, "--loss is 'ppo'; known are sft, dpo, ipo, hinge, simpo, kto, orpo");
+    assert_string_equal(status.text, "--loss is 'ppo'; known are sft, dpo, ipo, hinge, simpo, kto, reward, orpo");
 }
 
 int main(void) {
