@@ -49,21 +49,41 @@ static int slots_of(const image_set *set) {
     return most;
 }
 
-/* Of each two slots of the last program, which is a step: on each rank, and on all. */
+/* Whether something of a rank's program, the last one, is said in the slot: by rank * (slots + 1) + slot. */
+static bool *slots_used(const image_set *set, int slots) {
+    if (set->ranks < 1 || slots < 0) abort();
+    bool *used = calloc((size_t)set->ranks * ((size_t)slots + 1), sizeof *used);
+    if (used == NULL) abort();
+    for (int r = 0; r < set->ranks; r++) {
+        const ls_program *p = &set->image[r]->programs[set->image[r]->n_programs - 1];
+        for (int i = 0; i < p->n_instrs; i++)
+            if (p->instrs[i].kind != LS_INSTR_KERNEL && p->instrs[i].epoch.slot >= 0)
+                used[r * (slots + 1) + p->instrs[i].epoch.slot] = true;
+    }
+    return used;
+}
+
+/* Of each two slots of the last program, which is a step: on each rank that has both, and on all of these. */
 static void exchange_all(const image_set *set, bool places, slot_counts *one, slot_counts *all) {
     subject s = {.programs = {NULL}};
     subject_make(&s, set);
     const int slots = slots_of(set), program = set->image[0]->n_programs - 1;
+    bool *const used = slots_used(set, slots);
     for (int a = 0; a < slots; a++) {
         for (int b = a + 1; b <= slots; b++) {
-            for (int r = 0; r < set->ranks; r++)
-                if (edit_exchange_slots(&s.set.image[r]->programs[program], a, b, places)) judge(&s, true, a + b, one);
             bool any = false;
-            for (int r = 0; r < set->ranks; r++)
-                any |= edit_exchange_slots(&s.set.image[r]->programs[program], a, b, places);
+            for (int pass = 0; pass < 2; pass++) {
+                for (int r = 0; r < set->ranks; r++) {
+                    const bool *const has = &used[r * (slots + 1)];
+                    if (!has[a] || !has[b]) continue;
+                    any |= edit_exchange_slots(&s.set.image[r]->programs[program], a, b, places);
+                    if (pass == 0) judge(&s, true, a + b, one);
+                }
+            }
             if (any) judge(&s, false, a + b, all);
         }
     }
+    free(used);
     subject_free(&s);
 }
 

@@ -1,6 +1,8 @@
 #include "edits.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "program/program.h"
 
@@ -366,18 +368,26 @@ static int slot_of(const ls_instr *instr) { return instr->kind == LS_INSTR_KERNE
 
 /* On a queue, what is said in slot b comes to stand in front of what is said in slot a, in the places of both. */
 static void exchange_places(ls_program *p, int queue, int a, int b) {
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int i = 0, last = -1; i < p->n_instrs; i++) {
-            const int slot = slot_of(&p->instrs[i]);
-            if (p->instrs[i].queue != queue || (slot != a && slot != b)) continue;
-            if (slot == b && last >= 0 && slot_of(&p->instrs[last]) == a) {
-                exchange(p, last, i);
-                moved = true;
-            }
-            last = i;
-        }
+    const size_t n = (size_t)p->n_instrs;
+    ls_instr *before = malloc(n * sizeof *before);
+    int *places = malloc(n * sizeof *places), *to = malloc(n * sizeof *to), found = 0, filled = 0;
+    if (before == NULL || places == NULL || to == NULL) abort();
+    memcpy(before, p->instrs, n * sizeof *before);
+    for (int i = 0; i < p->n_instrs; i++) {
+        const int slot = slot_of(&before[i]);
+        to[i] = i;
+        if (before[i].queue == queue && (slot == a || slot == b)) places[found++] = i;
     }
+    for (int pass = 0; pass < 2; pass++)
+        for (int k = 0; k < found; k++)
+            if (slot_of(&before[places[k]]) == (pass == 0 ? b : a)) to[places[k]] = places[filled++];
+    for (int i = 0; i < p->n_instrs; i++) {
+        for (int k = 0; k < before[i].n_after; k++) before[i].after[k].instr = to[before[i].after[k].instr];
+        p->instrs[to[i]] = before[i];
+    }
+    free(before);
+    free(places);
+    free(to);
 }
 
 bool edit_exchange_slots(ls_program *p, int a, int b, bool places) {
