@@ -11,6 +11,8 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if [ -n "${ISA:-}" ]; then export LONGSPAN_ISA=$ISA; fi
+# Kernels for CUDA compiled for this host: elements of an operand that the long tier goes up to.
+if [ "$tier" = long ]; then export LS_TEST_MOST_ELEMENTS=${LS_TEST_MOST_ELEMENTS:-80000}; fi
 # The instruction set of this process, and all within it: "avx512" and "base avx2 avx512".
 read -r own sets < <("$build/longspan" version --json |
     python3 -c 'import json, sys; v = json.load(sys.stdin); print(v["isa"], v["isas"].replace(",", ""))')
