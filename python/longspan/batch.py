@@ -19,10 +19,10 @@ def described(folder):
         return json.load(file)
 
 
-def arrays_of(folder, batch, weights=None):
+def arrays_of(folder, batch, more=None):
     """
-    [(flag, name or None, array)] of a batch as the user's model takes it: {name: array [batch, tokens]}. weights: of the losses of its tokens.
-    Raises ValueError.
+    [(flag, name or None, array)] of a batch as the user's model takes it: {name: array [batch, tokens]}. more: inputs of a loss that the
+    program was asked for, in the same form. Raises ValueError.
     """
     about = described(folder)
     batch = {name: numpy.asarray(x) for name, x in batch.items()}
@@ -60,8 +60,7 @@ def arrays_of(folder, batch, weights=None):
             given = numbers_of(given, meaning, documents["number"])
         found.append(("documents", None, given))
         left.pop(name, None)
-    if weights is not None:
-        found.append(("input", "weights", needed("weights", numpy.asarray(weights, dtype="f8"))))
+    found += [("input", name, needed(name, numpy.asarray(array))) for name, array in (more or {}).items()]
     if left:
         raise ValueError(f"{next(iter(left))} is no input of {os.fspath(folder)}")
     return found

@@ -21,6 +21,18 @@ def scratch():
     return tempfile.mkdtemp(prefix="longspan-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
 
 
+def teacher_inputs(batch, k):
+    """The k likeliest words of a teacher, arrays [batch, tokens, k] of a batch, as the program's inputs; and the batch without them."""
+    left, inputs = dict(batch), {}
+    for name in ("teacher_ids", "teacher_logprobs"):
+        array = left.pop(name, None)
+        array = None if array is None else numpy.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
+        if array is None or array.ndim != 3 or array.shape[2] != k:
+            raise ValueError(f"the batch needs {name}, [batch, tokens, {k}]" + ("" if array is None else f"; it is {list(array.shape)}"))
+        inputs.update({f"{name}.{i}": array[..., i] for i in range(k)})
+    return inputs, left
+
+
 def joined(micro_batches):
     """One batch of several, {name: array [batch, tokens]}."""
     if not micro_batches or any(set(b) != set(micro_batches[0]) for b in micro_batches):
@@ -33,12 +45,13 @@ class Compiled:
     """
     A model on ranks that wait for batches. `loss` and `grad_norm` are of the last step, `gradients` of the last one without an optimiser.
     Close it, or use it in a with statement. place: a folder for its files, which it removes. With weighted=True it has `logprobs`, and its
-    steps take the derivatives of a loss of the caller's by them.
+    steps take the derivatives of a loss of the caller's by them. With teacher=k its batches have teacher_ids and teacher_logprobs.
     """
 
-    def __init__(self, model, example, loss=None, optimizer="adamw", lr=1e-3, clip=0.0, place=None, weighted=False, **options):
+    def __init__(self, model, example, loss=None, optimizer="adamw", lr=1e-3, clip=0.0, place=None, weighted=False, teacher=0, **options):
         self.place, self.process, self.closed = place or scratch(), None, False
         self.optimizer, self.lr, self.clip, self.weighted = optimizer, lr, clip, weighted
+        self.teacher = teacher
         self.loss = self.grad_norm = self.gradients = None
         self.step_number = 0
         try:
@@ -48,7 +61,7 @@ class Compiled:
             ids, apart = arrays[0][2], batches.has_documents(arrays)
             self.errors = tempfile.TemporaryFile("w+")
             words = ["steps", "--model", self.folder, "--batch", str(ids.shape[0]), "--seq", str(ids.shape[1])]
-            words += program.flags({"optimizer": optimizer or "none", "documents": apart, "weighted": weighted, **options})
+            words += program.flags({"optimizer": optimizer or "none", "documents": apart, "weighted": weighted, "teacher": teacher or None, **options})
             self.process = program.start(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
             self.answer()
         except BaseException:
@@ -83,11 +96,11 @@ class Compiled:
             raise failed
         return json.loads(line)
 
-    def put(self, batch, weights=None):
-        """Writes a batch where the ranks read it."""
+    def put(self, batch, more=None):
+        """Writes a batch where the ranks read it. more: inputs of its loss."""
         if self.closed:
             raise program.Failed("the ranks have ended")
-        for flag, name, array in batches.arrays_of(self.folder, self.numbers(batch), weights):
+        for flag, name, array in batches.arrays_of(self.folder, self.numbers(batch), more):
             numpy.save(os.path.join(self.place, f"{name if flag == 'input' else flag}.npy"), batches.as_file(array))
 
     def logprobs(self, batch):
@@ -108,7 +121,12 @@ class Compiled:
         """
         if self.weighted != (by_logprobs is not None):
             raise ValueError("by_logprobs is for weighted ranks" if not self.weighted else "weighted ranks need by_logprobs")
-        self.put(joined(batch) if isinstance(batch, (list, tuple)) else batch, None if by_logprobs is None else -numpy.asarray(by_logprobs))
+        more = {} if by_logprobs is None else {"weights": -numpy.asarray(by_logprobs, dtype="f8")}
+        parts = list(batch) if isinstance(batch, (list, tuple)) else [batch]
+        if self.teacher:
+            apart = [teacher_inputs(part, self.teacher) for part in parts]
+            more, parts = joined([inputs for inputs, _ in apart]), [left for _, left in apart]
+        self.put(joined(parts), more)
         if self.optimizer:
             answer = self.ask(f"step {self.lr if lr is None else lr!r} {self.clip!r} {self.place}")
             self.grad_norm, self.step_number = answer["grad_norm"], answer["step"]
@@ -205,7 +223,8 @@ def compile(model, example, loss=None, optimizer="adamw", lr=1e-3, clip=0.0, **o
     as for longspan.train; batches have the sizes of the example. optimizer: "adamw", "sgd", "lion", "muon", or None for gradients alone.
     lr, clip: of each step. accumulate=4: a step is cut into so many micro-batches. group=["*.norm.*:lr=0.5,decay=0", "wte.*:frozen"]:
     settings of parameters by patterns of their names. weighted=True: steps of a loss of the caller's, by log-probabilities (Compiled.logprobs),
-    of a folder with a config.json. Options are those of `longspan steps`: ranks=2, mesh="ring=2", beta2=0.999,
+    of a folder with a config.json. teacher=k: the loss is the divergence from a teacher, of which batches have the k likeliest words for each
+    label, teacher_ids and teacher_logprobs [batch, tokens, k]. Options are those of `longspan steps`: ranks=2, mesh="ring=2", beta2=0.999,
     weight_decay=0.01, dtype="bf16", memory="8G" ... Raises Refused and Failed.
     """
     return Compiled(model, example, loss, optimizer, lr, clip, **options)

@@ -154,6 +154,16 @@ static ls_status read_real(const char *path, ls_dtype dtype, ls_array *out) {
     return status;
 }
 
+/* Of an input whose integers are ids of words. */
+static ls_status check_words(const char *path, const ls_model_input *input, const ls_array *a) {
+    const int32_t *id = a->data;
+    for (int64_t i = 0; i < a->count && input->words > 0; i++)
+        if (id[i] != LS_LABEL_IGNORED && (id[i] < 0 || id[i] >= input->words))
+            return ls_error(LS_INVALID, "%s: element %lld is %d; expected 0 to %lld, or %d", path, (long long)i, id[i],
+                            (long long)input->words - 1, LS_LABEL_IGNORED);
+    return ls_ok();
+}
+
 /* The input that a word "NAME=FILE" is for; *path becomes the file. */
 static ls_status find_input(const char *word, const ls_model_inputs *takes, int *input, const char **path) {
     char known[240] = "";
@@ -186,6 +196,7 @@ static ls_status read_others(const ls_grad_job *job, const ls_model *model, ls_d
             return ls_error(LS_USAGE, "--input '%s': \"%s\" is given twice", job->inputs[w], takes.others[i].name);
         LS_TRY(takes.others[i].dtype == LS_I32 ? ls_array_read_integers(path, to) : read_real(path, real, to));
         LS_TRY(check_like_tokens(path, to, &in->tokens));
+        LS_TRY(check_words(path, &takes.others[i], to));
     }
     for (int i = 0; i < takes.n_others; i++)
         if (in->others[i].data == NULL && !(job->forward && takes.others[i].of_loss))

@@ -27,6 +27,7 @@ typedef struct steps_flags {
     ls_option_list groups;
     double beta1, beta2, eps, weight_decay, momentum;
     bool nesterov, documents, weighted;
+    int64_t teacher;
 } steps_flags;
 
 /* A line of standard input. Rank 0's becomes that of all ranks (ls_comm_broadcast). */
@@ -458,6 +459,8 @@ static ls_status check_flags(const steps_run *s) {
     if (f->batch % f->accumulate != 0)
         return ls_error(LS_USAGE, "--batch %lld does not divide into --accumulate %lld micro-batches",
                         (long long)f->batch, (long long)f->accumulate);
+    if (f->weighted && f->teacher > 0)
+        return ls_error(LS_USAGE, "--weighted and --teacher: both say what the loss is; expected one");
     if (s->optimizer == NULL && f->groups.count > 0)
         return ls_error(LS_USAGE, "--group '%s', and --optimizer none: steps are the caller's; expected no group",
                         f->groups.items[0]);
@@ -473,6 +476,7 @@ static ls_status open_and_run(steps_run *s) {
     LS_TRY(ls_model_open_changed(f->model, &f->common.rope, &s->model));
     LS_TRY(ls_model_adapt(s->model, &f->common.adapter));
     if (f->weighted) LS_TRY(ls_model_weigh(s->model));
+    if (f->teacher > 0) LS_TRY(ls_model_distil(s->model, (int)f->teacher));
     LS_TRY(make_documents(s));
     const ls_parameter_settings *own = NULL;
     ls_language_model lm;
@@ -523,6 +527,10 @@ static const ls_option options[] = {
         "weighted", AT(weighted),
         "what is minimised is the sum of weights.npy times the losses of tokens (minus their log-probabilities), not their mean; "
         "of a model with a config.json"),
+    CLI_INT(
+        "teacher", "K", "0", 0, 64, AT(teacher),
+        "what is minimised is the divergence from a teacher, of which teacher_ids.0.npy .. (-100: none) and teacher_logprobs.0.npy .. have "
+        "the K likeliest words for each label; all others are as one; of a model with a config.json; 0: there is none"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_CHOICE("optimizer", "NAME", "adamw|sgd|lion|muon|none", "adamw", AT(optimizer),
                "what makes steps of gradients; none: gradients are the answers"),

@@ -140,6 +140,7 @@ void ls_model_close(ls_model *model) {
     free(model->adapter_text);
     free(model->folder);
     free(model->text);
+    free(model->teacher_inputs);
     free(model);
 }
 
@@ -363,6 +364,24 @@ ls_status ls_model_smooth(ls_model *model, double smoothing, double z) {
     if (smoothing != 0 || z != 0) LS_TRY(need_config(model, "loss is"));
     model->smoothing = smoothing;
     model->z = z;
+    return ls_ok();
+}
+
+ls_status ls_model_distil(ls_model *model, int k) {
+    LS_TRY(need_config(model, "loss is"));
+    LS_ASSERT(k >= 1 && k <= LS_MOST_TEACHER && model->teacher_inputs == NULL);
+    ls_teacher_inputs *t = calloc(1, sizeof *t);
+    if (t == NULL) return ls_error(LS_NO_MEMORY, "no memory for the inputs of a teacher");
+    for (int i = 0; i < 2 * k; i++) {
+        const bool ids = i < k;
+        snprintf(t->name[i], sizeof t->name[i], "teacher_%s.%d", ids ? "ids" : "logprobs", i % k);
+        t->input[i] =
+            (ls_model_input){.name = t->name[i], .dtype = ids ? LS_I32 : LS_F32, .words = ids ? model->sizes.V : 0};
+    }
+    model->teacher = k;
+    model->teacher_inputs = t;
+    model->inputs.others = t->input;
+    model->inputs.n_others = 2 * k;
     return ls_ok();
 }
 

@@ -35,6 +35,7 @@ static inline int64_t ls_mean_divisor(ls_mean mean, int64_t labels, int64_t toke
 typedef struct ls_model_input {
     const char *name;
     ls_dtype dtype; /* LS_I32 or LS_F32; in the graph, real numbers have its accumulator type */
+    int64_t words;  /* > 0: of integers, ids of so many words, or LS_LABEL_IGNORED */
     bool of_loss; /* the losses of tokens do not depend on it, so that it may be missing where these alone are wanted */
 } ls_model_input;
 
@@ -121,6 +122,15 @@ LS_MUST_USE ls_status ls_model_noise(ls_model *model, double alpha);
  * architecture, or the model has an adapter.
  */
 LS_MUST_USE ls_status ls_model_score(ls_model *model);
+/*
+ * From now on a token's loss is how far the model is from a teacher, of which the k likeliest words of each token are
+ * given (k from 1 to LS_MOST_TEACHER): the divergence Σ p (log p - log q) over these words and all others together
+ * (Hinton et al., arXiv 1503.02531, with the tail as one word); where the label is ignored, 0. Inputs:
+ * "teacher_ids.0" .. i32[B,S] (-100: no word) and "teacher_logprobs.0" .. G[B,S] for each of the k. LS_UNSUPPORTED: the
+ * model is a graph.json.
+ */
+enum { LS_MOST_TEACHER = 64 };
+LS_MUST_USE ls_status ls_model_distil(ls_model *model, int k);
 /* One line about the adapter; false: there is none. */
 bool ls_model_print_adapter(const ls_model *model, char *out, size_t room);
 /*

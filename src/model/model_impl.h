@@ -219,6 +219,12 @@ typedef struct ls_model_kind {
 
 extern const ls_model_kind ls_model_kind_config, ls_model_kind_graph;
 
+/* Of a teacher's words: first the ids of each, then the log-probabilities. */
+typedef struct ls_teacher_inputs {
+    ls_model_input input[2 * LS_MOST_TEACHER];
+    char name[2 * LS_MOST_TEACHER][24];
+} ls_teacher_inputs;
+
 struct ls_model {
     const ls_model_kind *kind;
     ls_model_sizes sizes;
@@ -226,9 +232,11 @@ struct ls_model {
     int64_t parameters;
     bool weighted;       /* ls_model_weigh */
     double smoothing, z; /* ls_model_smooth */
-    double noise;        /* ls_model_noise */
-    char *folder;        /* NULL: the model was opened from a text */
-    char *text;          /* of its file, with changes */
+    int teacher;         /* ls_model_distil: words; 0: there is none */
+    struct ls_teacher_inputs *teacher_inputs;
+    double noise; /* ls_model_noise */
+    char *folder; /* NULL: the model was opened from a text */
+    char *text;   /* of its file, with changes */
     /* Of a config.json: */
     const ls_architecture *architecture;
     const ls_wrapper *wrapper; /* of the file that the model was opened from; NULL: it has a text model alone */
@@ -239,6 +247,9 @@ struct ls_model {
     char *adapter_text;  /* its adapter_config.json */
     uint64_t base;       /* with an adapter: identifies the files of the weights that it is on */
 };
+
+/* The loss of each token beside a teacher (distil.c). */
+ls_tensor ls_distilled(const ls_model *model, ls_graph *g, const ls_language_model *lm);
 
 /* The parameter of a head that scores, which the files of a language model do not have. */
 #define LS_SCORE_WEIGHT "score.weight"

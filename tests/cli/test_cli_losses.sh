@@ -154,6 +154,8 @@ refused "--records label: 1 records; expected two at least" train "${model[@]}" 
 refused "--label-smoothing 0.2 contradicts all/run.json" train "${model[@]}" --data texts.jsonl --records completion --out all --resume --label-smoothing 0.2
 echo 'logprobs batch' | steps >/dev/null && fail "logprobs without weights"
 grep -q "expected it with --weighted alone" err || fail "logprobs without weights"
+echo 'grad batch' | steps --weighted --teacher 2 >/dev/null && fail "two losses"
+grep -q -- "--weighted and --teacher: both say what the loss is" err || fail "two losses"
 rm batch/weights.npy
 echo 'grad batch' | steps --weighted >/dev/null && fail "a step without weights"
 grep -q 'cannot open batch/weights.npy' err || fail "a step without weights is not explained"

@@ -1,0 +1,74 @@
+/*
+ * The loss of a model that learns from a teacher's likeliest words. Minus the log-probability of each of them is a
+ * cross-entropy, so that logits are read tile by tile, and by each rank its part of the vocabulary, as for labels.
+ */
+#include "graph/graph.h"
+#include "model/model_impl.h"
+
+#define NUMBER(x) \
+    { .code = LS_MAP_NUMBER, .number = (x) }
+#define STEP(id, first, second, third) \
+    { .code = LS_MAP_##id, .a = (first), .b = (second), .c = (third) }
+
+static ls_tensor map(ls_graph *g, const ls_tensor *in, int n_in, const ls_map_step *steps, int n_steps) {
+    return ls_map(g, in, n_in, &(ls_expression){.step = steps, .n_steps = n_steps, .wide = 1});
+}
+
+/* exp(x) where there is a word, otherwise 0. */
+static ls_tensor share(ls_graph *g, ls_tensor x, ls_tensor ids) {
+    static const ls_map_step steps[] = {NUMBER(LS_LABEL_IGNORED), STEP(EQ, 1, 2, 0), NUMBER(0), STEP(EXP, 0, 0, 0),
+                                        STEP(WHERE, 3, 4, 5)};
+    return map(g, (ls_tensor[]){x, ids}, 2, steps, LS_COUNT(steps));
+}
+
+/* p (log p + loss), of a loss that is minus log q; where there is no word, p is 0. */
+static ls_tensor term(ls_graph *g, ls_tensor p, ls_tensor logprob, ls_tensor loss) {
+    static const ls_map_step steps[] = {NUMBER(0), STEP(EQ, 0, 3, 0), STEP(ADD, 1, 2, 0), STEP(MUL, 0, 5, 0),
+                                        STEP(WHERE, 4, 3, 6)};
+    return map(g, (ls_tensor[]){p, logprob, loss}, 3, steps, LS_COUNT(steps));
+}
+
+/*
+ * The sum of the terms and that of all other words, of which the teacher has 1 - p and the model 1 - q, at least 1e-7;
+ * where the label is ignored, 0.
+ */
+static ls_tensor with_others(ls_graph *g, ls_tensor sum, ls_tensor p, ls_tensor q, ls_tensor labels) {
+    enum { SUM, P, Q, LABEL, MOST, P_MOST, P_NEG, LOG_R, Q_MOST, Q_NEG, LOG_S, R, GAP, TAIL, ALL, IGNORED, IS, ZERO };
+    static const ls_map_step steps[] = {NUMBER(1 - 1e-7),
+                                        STEP(MIN, P, MOST, 0),
+                                        STEP(NEG, P_MOST, 0, 0),
+                                        STEP(LOG1P, P_NEG, 0, 0),
+                                        STEP(MIN, Q, MOST, 0),
+                                        STEP(NEG, Q_MOST, 0, 0),
+                                        STEP(LOG1P, Q_NEG, 0, 0),
+                                        STEP(EXP, LOG_R, 0, 0),
+                                        STEP(SUB, LOG_R, LOG_S, 0),
+                                        STEP(MUL, R, GAP, 0),
+                                        STEP(ADD, SUM, TAIL, 0),
+                                        NUMBER(LS_LABEL_IGNORED),
+                                        STEP(EQ, LABEL, IGNORED, 0),
+                                        NUMBER(0),
+                                        STEP(WHERE, IS, ZERO, ALL)};
+    return map(g, (ls_tensor[]){sum, p, q, labels}, 4, steps, LS_COUNT(steps));
+}
+
+static ls_tensor plus(ls_graph *g, ls_tensor sum, ls_tensor x) {
+    static const ls_map_step step = STEP(ADD, 0, 1, 0);
+    return sum.id == 0 ? x : map(g, (ls_tensor[]){sum, x}, 2, &step, 1);
+}
+
+ls_tensor ls_distilled(const ls_model *model, ls_graph *g, const ls_language_model *lm) {
+    ls_tensor sum = LS_NO_TENSOR, p = LS_NO_TENSOR, q = LS_NO_TENSOR;
+    const ls_model_input *in = model->teacher_inputs->input;
+    static const ls_map_step negative = STEP(NEG, 0, 0, 0);
+    for (int i = 0; i < model->teacher; i++) {
+        const ls_tensor ids = ls_input_like(g, in[i].name, lm->tokens);
+        const ls_tensor logprob =
+            ls_input_typed(g, in[model->teacher + i].name, ls_dtype_accumulator(g->dtype), lm->tokens);
+        const ls_tensor loss = ls_cross_entropy(g, lm->logits, ids), of_teacher = share(g, logprob, ids);
+        p = plus(g, p, of_teacher);
+        q = plus(g, q, share(g, map(g, &loss, 1, &negative, 1), ids));
+        sum = plus(g, sum, term(g, of_teacher, logprob, loss));
+    }
+    return with_others(g, sum, p, q, lm->labels);
+}
