@@ -1,6 +1,6 @@
 /*
  * Inputs of real numbers of a user's graph (ls_input_typed, ls_worker_set_real_input): a weight for the loss of each
- * token, over ranks and types, against the sum by hand; and wrong calls.
+ * token, over ranks and types, against the sum by hand; a loss of the caller's by log-probabilities; and wrong calls.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -27,14 +27,15 @@ static void must_fail(ls_status status, ls_code code, const char *words) {
 
 static double weight_at(int i) { return 0.25 * (i % 5); } /* exact in every type */
 
-/* The loss of token i is weight_at(i) times its cross-entropy; wide: with the weight, else without. */
-static ls_graph *make_graph(ls_dtype dtype, ls_tensor *loss) {
+/* The loss of token i is its weight times its cross-entropy. */
+static ls_graph *make_graph(ls_dtype dtype, ls_tensor *losses, ls_tensor *loss) {
     ls_graph *g = ls_graph_create(dtype);
     const ls_tensor tokens = ls_tokens(g, "tokens", B, S), labels = ls_input_like(g, "labels", tokens);
     const ls_tensor weights = ls_input_typed(g, "weights", dtype == LS_F64 ? LS_F64 : LS_F32, tokens);
     const ls_tensor table = ls_parameter(g, "table", 2, (int64_t[]){V, E});
-    const ls_tensor losses = ls_cross_entropy(g, ls_linear_wide(g, ls_embedding(g, tokens, table), table), labels);
-    *loss = ls_sum(g, ls_mul(g, losses, weights));
+    *losses =
+        ls_named(g, ls_cross_entropy(g, ls_linear_wide(g, ls_embedding(g, tokens, table), table), labels), "losses");
+    *loss = ls_sum(g, ls_mul(g, *losses, weights));
     return g;
 }
 
@@ -78,10 +79,10 @@ static void test_weights(void **state) {
     static const ls_dtype types[] = {LS_F64, LS_F32, LS_BF16};
     for (int t = 0; t < 3; t++)
         for (int ranks = 1; ranks <= 3; ranks++) {
-            ls_tensor loss;
+            ls_tensor losses, loss;
             ls_engine *engine;
             found out = {0, 0};
-            ls_graph *g = make_graph(types[t], &loss);
+            ls_graph *g = make_graph(types[t], &losses, &loss);
             assert_ok(ls_engine_open(
                 g, loss,
                 &(ls_engine_options){.purpose = LS_TO_DIFFERENTIATE, .spread = {.ranks = ranks, .as_threads = true}},
@@ -92,6 +93,81 @@ static void test_weights(void **state) {
             ls_engine_close(engine);
             ls_graph_destroy(g);
         }
+}
+
+/* --- a loss of log-probabilities, computed here ------------------------------------------------------------------- */
+
+/* Of the losses of all tokens: the sum over sequences of log(1 + exp(their sum - 20)); slope: by a sequence's sum. */
+static double loss_of_sequences(const double *losses, double slope[B]) {
+    double loss = 0;
+    for (int b = 0; b < B; b++) {
+        double sum = -20;
+        for (int i = 0; i < S; i++) sum += losses[b * S + i];
+        loss += log1p(exp(sum));
+        slope[b] = 1 / (1 + exp(-sum));
+    }
+    return loss;
+}
+
+static ls_status evaluate(ls_worker *w, const double *table, double *losses) {
+    ls_step_result step;
+    LS_TRY(ls_worker_set_parameter(w, "table", table));
+    LS_TRY(ls_worker_evaluate(w, &(ls_step){.tokens = 1}, &step));
+    return ls_worker_get_tensor(w, "losses", losses);
+}
+
+/* Sets *result to the largest difference of a derivative by an element of the table from finite differences. */
+static ls_status differentiate(ls_worker *w, const void *input, void *result) {
+    (void)input;
+    int32_t tokens[TOKENS], labels[TOKENS];
+    double table[V * E], losses[TOKENS], weights[TOKENS] = {0}, slope[B], unused[B], gradient[V * E];
+    for (int i = 0; i < TOKENS; i++) {
+        tokens[i] = i * 3 % V;
+        labels[i] = (i * 5 + 1) % V;
+    }
+    for (int i = 0; i < V * E; i++) table[i] = sin(i + 1);
+    LS_TRY(ls_worker_set_input(w, "tokens", tokens));
+    LS_TRY(ls_worker_set_input(w, "labels", labels));
+    LS_TRY(ls_worker_set_real_input(w, "weights", weights)); /* of an evaluation they may be any */
+    LS_TRY(evaluate(w, table, losses));
+    loss_of_sequences(losses, slope);
+    for (int i = 0; i < TOKENS; i++) weights[i] = slope[i / S];
+    ls_step_result step;
+    LS_TRY(ls_worker_set_real_input(w, "weights", weights));
+    LS_TRY(ls_worker_step(w, &(ls_step){.tokens = 1}, &step));
+    LS_TRY(ls_worker_get_gradient(w, "table", gradient));
+    for (int i = 0; i < V * E; i++) {
+        const double at = table[i], h = 1e-5;
+        double loss[2];
+        for (int side = 0; side < 2; side++) {
+            table[i] = at + (side == 0 ? h : -h);
+            LS_TRY(evaluate(w, table, losses));
+            loss[side] = loss_of_sequences(losses, unused);
+        }
+        table[i] = at;
+        *(double *)result = fmax(*(double *)result, fabs(gradient[i] - (loss[0] - loss[1]) / (2 * h)));
+    }
+    return ls_ok();
+}
+
+static void test_loss_of_the_caller(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        ls_tensor losses, loss;
+        ls_engine *engine;
+        double off = 0;
+        ls_graph *g = make_graph(LS_F64, &losses, &loss);
+        assert_ok(ls_engine_open(g, loss,
+                                 &(ls_engine_options){.purpose = LS_TO_DIFFERENTIATE,
+                                                      .read = &losses,
+                                                      .n_read = 1,
+                                                      .spread = {.ranks = ranks, .as_threads = true}},
+                                 &engine));
+        assert_ok(ls_engine_run(engine, differentiate, NULL, &off, sizeof off));
+        if (!(off > 0 && off < 1e-7)) fail_msg("%d ranks: a derivative is off by %g", ranks, off);
+        ls_engine_close(engine);
+        ls_graph_destroy(g);
+    }
 }
 
 static ls_status call_wrongly(ls_worker *w, const void *input, void *result) {
@@ -112,9 +188,9 @@ static ls_status call_wrongly(ls_worker *w, const void *input, void *result) {
 
 static void test_wrong_calls(void **state) {
     (void)state;
-    ls_tensor loss;
+    ls_tensor losses, loss;
     ls_engine *engine;
-    ls_graph *g = make_graph(LS_F32, &loss);
+    ls_graph *g = make_graph(LS_F32, &losses, &loss);
     assert_ok(ls_engine_open(g, loss, &(ls_engine_options){.spread = {.ranks = 1, .as_threads = true}}, &engine));
     assert_ok(ls_engine_run(engine, call_wrongly, NULL, NULL, 0));
     ls_engine_close(engine);
@@ -144,6 +220,7 @@ static void test_wrong_inputs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_loss_of_the_caller),
         cmocka_unit_test(test_wrong_calls),
         cmocka_unit_test(test_wrong_inputs),
     };
