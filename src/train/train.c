@@ -408,6 +408,11 @@ static void evaluate_positions(ls_training *t, ls_train_result *result) {
     /* Of the training's text at most a tenth of what was read, but two sequences at least, for a standard error. */
     const int64_t done = (result->steps - t->start.step) * o->batch;
     const int64_t some = ls_min(ls_max(done / 10, 2), MOST_TRAINED);
+    if (t->compares != NULL && (t->compares->scores || t->compares->judges)) {
+        ls_log("no loss by position: %s", t->compares->scores ? "the model scores answers, and predicts no words"
+                                                              : "half of the answers are to other prompts");
+        return;
+    }
     ls_eval_options options = {.pack = o->pack,
                                .seq = o->seq,
                                .batch = o->batch / o->accumulate,

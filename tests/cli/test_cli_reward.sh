@@ -36,6 +36,8 @@ same() {
         fail "$1 and $2 differ: $(losses "$1" | tr '\n' ' ') and $(losses "$2" | tr '\n' ' ')"
 }
 train --ranks 1 --out one
+grep -q "no loss by position: the model scores answers" err || fail "scores are taken for losses"
+[ ! -e one/loss_by_position.svg ] || fail "scores are drawn as losses"
 grep -q "the head of words gives way to one that scores" err || fail "the new head is not said"
 grep -q "1 tensors (lm_head.weight) are left out" err || fail "the head that is left out is not named"
 python3 - <<'LEARNS' || fail "it does not learn: $(losses one | tr '\n' ' ')"
