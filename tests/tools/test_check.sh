@@ -31,8 +31,9 @@ if [ "$(uname -m)" = x86_64 ] && [[ " $sets " == *" avx2 "* ]]; then
     [ "$(tail -1 "$folder/said")" = '2 passed, 1 failed' ] || fail 'a part without tests is not a failure'
     echo 'test_say all,haswell' >"$folder/tree/tests/by_isa.txt"
     check '' || fail 'the processor'"'"'s own sets fail'
-    [ "$(tail -1 "$folder/said")" = "$(wc -w <<<"$sets" | awk '{ print $1 + 1 }') passed, 0 failed" ] ||
-        fail 'not one test for each instruction set and one on the emulated processor'
+    tried=$(tr ' ' '\n' <<<"$sets" | grep -cxE "base|avx2|${sets##* }")
+    [ "$(tail -1 "$folder/said")" = "$((tried + 1)) passed, 0 failed" ] ||
+        fail 'not one test for the own instruction set, base and avx2, and one on the emulated processor'
 fi
 check sse9 && fail 'ISA=sse9 is taken'
 grep -q "LONGSPAN_ISA is 'sse9'; expected ref, base" "$folder/said" || fail 'ISA=sse9 is not refused by name'
