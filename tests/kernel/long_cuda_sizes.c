@@ -89,9 +89,12 @@ static const ls_attention_params each = {.scale = 0.1,
 #define OF_ROWS(id, names, p) \
     { .of = LS_KERNEL_##id, .letters = names, .size = {TOKENS, WIDTH}, .params = p }
 
-/* Of a token of each of many sequences: a state has as many elements as a row elsewhere. */
-#define OF_STATES(id, Z) \
-    { .of = LS_KERNEL_##id, .letters = "BNKDHEACXZ", .size = {TOKENS, 1, 1, 64, 1, 64, 1, 1, 1, Z}, .params = &delta }
+/* Of a token of each of many sequences: a state has as many elements as a row elsewhere. None has places. */
+#define OF_STATES(id, Z, places)                                                                      \
+    {                                                                                                 \
+        .of = LS_KERNEL_##id, .letters = "BNKDHEACXZ", .size = {TOKENS, 1, 1, 64, 1, 64, 1, 1, 0, Z}, \
+        .params = &delta, .apart = IN(places)                                                         \
+    }
 
 static const sizes cases[] = {
     OF_ELEMENTS(ADD, NULL),
@@ -147,17 +150,25 @@ static const sizes cases[] = {
     {.of = LS_KERNEL_ADD_ROWS, .letters = "NM", .size = {2, LONG_ROW}},
     {.of = LS_KERNEL_ROPE_TABLE, .letters = "nD", .size = {32 * TOKENS, 128}, .params = &rope},
     {.of = LS_KERNEL_ROTATE, .letters = "nHD", .size = {TOKENS, 32, 128}, .params = &rotate},
-    {.of = LS_KERNEL_CONV, .letters = "BMEWN", .size = {1, TOKENS + 3, WIDTH, 4, TOKENS}, .params = &conv},
-    {.of = LS_KERNEL_CONV_DW, .letters = "BMENW", .size = {1, TOKENS + 3, WIDTH, TOKENS, 4}, .params = &conv},
+    {.of = LS_KERNEL_CONV,
+     .letters = "BMEWNX",
+     .size = {1, TOKENS + 3, WIDTH, 4, TOKENS, 0},
+     .params = &conv,
+     .apart = IN(2)},
+    {.of = LS_KERNEL_CONV_DW,
+     .letters = "BMENWX",
+     .size = {1, TOKENS + 3, WIDTH, TOKENS, 4, 0},
+     .params = &conv,
+     .apart = IN(2)},
     {.of = LS_KERNEL_RECURRENCE, .letters = "BNKE", .size = {1, TOKENS, 1, WIDTH}, .params = &forwards},
     {.of = LS_KERNEL_RECURRENCE, .letters = "BNKE", .size = {1, TOKENS, 1, WIDTH}, .params = &backwards},
     {.of = LS_KERNEL_RECURRENCE, .letters = "BNKE", .size = {1, TOKENS, 2, WIDTH / 2}, .params = &backwards},
     {.of = LS_KERNEL_RECURRENCE_MAP, .letters = "BNKEJ", .size = {1, TOKENS, 1, WIDTH, 2}, .params = &forwards},
     {.of = LS_KERNEL_RECURRENCE_FOLLOW, .letters = "MJBKE", .size = {2, 2, 1, 1, LONG_ROW}, .params = &forwards},
-    OF_STATES(LINEAR_RECURRENCE, 0),
-    OF_STATES(LINEAR_RECURRENCE_GRAD, 0),
-    OF_STATES(LINEAR_RECURRENCE_MAP, 2 * WIDTH),
-    OF_STATES(LINEAR_RECURRENCE_BACK, 2 * WIDTH),
+    OF_STATES(LINEAR_RECURRENCE, 0, 5),
+    OF_STATES(LINEAR_RECURRENCE_GRAD, 0, 5),
+    OF_STATES(LINEAR_RECURRENCE_MAP, 2 * WIDTH, 4),
+    OF_STATES(LINEAR_RECURRENCE_BACK, 2 * WIDTH, 4),
     {.of = LS_KERNEL_LINEAR_RECURRENCE_FOLLOW,
      .letters = "MBHZDE",
      .size = {2, TOKENS, 1, WIDTH + 1, 64, 64},
@@ -190,10 +201,10 @@ static const sizes cases[] = {
     {.of = LS_KERNEL_ATTENTION_MERGE, .letters = "BNHD", .size = {1, TOKENS, 32, 128}},
     {.of = LS_KERNEL_ATTENTION_DELTA, .letters = "BNHD", .size = {1, TOKENS, 32, 128}},
 #define FEW (TOKENS / 32) /* tokens of as many elements */
-#define ATTENTION_CASE(id, tokens, heads, kv_heads, head, what)                                            \
-    {                                                                                                      \
-        .of = LS_KERNEL_##id, .letters = "BNHDKJW", .size = {1, tokens, heads, head, tokens, kv_heads, 2}, \
-        .params = &(what), .last = TOKENS - 1                                                              \
+#define ATTENTION_CASE(id, tokens, heads, kv_heads, head, what)                                                   \
+    {                                                                                                             \
+        .of = LS_KERNEL_##id, .letters = "BNHDEKJW", .size = {1, tokens, heads, head, head, tokens, kv_heads, 2}, \
+        .params = &(what), .last = TOKENS - 1                                                                     \
     }
     ATTENTION_CASE(ATTENTION, TOKENS, 32, 32, 128, each),
     ATTENTION_CASE(ATTENTION, FEW, 1024, 256, 128, shared),
@@ -507,8 +518,8 @@ static void test_grids(void **state) {
     (void)state;
     extern const ls_kernel ls_cuda_f32_attention;
     static const sizes most = {.of = LS_KERNEL_ATTENTION,
-                               .letters = "BNHDKJW",
-                               .size = {1, INT32_MAX, 8, 8, 8, 8, 2},
+                               .letters = "BNHDEKJW",
+                               .size = {1, INT32_MAX, 8, 8, 8, 8, 8, 2},
                                .params = &each,
                                .last = 7};
     sizes more = most;
