@@ -14,11 +14,15 @@ LS_PUBLIC_BEGIN
 
 /* The user's choices. NULL, 0 and false leave a choice to Longspan. */
 typedef struct ls_spread {
-    int64_t ranks;        /* from 1 on */
-    int64_t threads;      /* per rank */
-    const char *strategy; /* "auto", or one of those that `longspan version` lists */
-    const char *mesh;     /* "pp=P,dp=A,outer=O,ring=R,ulysses=U,tp=T" */
-    const char *layout;   /* "auto", "contiguous", "zigzag", "striped", "documents", "balanced" */
+    int64_t ranks;   /* from 1 on */
+    int64_t threads; /* per rank */
+    /*
+     * "auto", or one of those that `longspan version` lists; or "full=NAME,window=NAME", of attention without and with
+     * a window, each of which may be left out
+     */
+    const char *strategy;
+    const char *mesh;   /* "pp=P,dp=A,outer=O,ring=R,ulysses=U,tp=T" */
+    const char *layout; /* "auto", "contiguous", "zigzag", "striped", "documents", "balanced" */
     /* of attention: "auto", "put" (blocks are sent), "in-place" (peers read them where they lie) */
     const char *transfers;
     /*
@@ -87,7 +91,7 @@ LS_MUST_USE ls_status ls_limit_transports(const char *names);
 
 /* What was chosen, and its cost. */
 typedef struct ls_spread_result {
-    char strategy[32], mesh[64], layout[32], isa[32], device[32];
+    char strategy[48], mesh[64], layout[32], isa[32], device[32];
     double seconds;
     int64_t bytes_sent_forward, bytes_sent_backward; /* by the rank that sends most */
     /* from other ranks, in place, by the rank that reads most */

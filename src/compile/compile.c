@@ -131,6 +131,7 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     LS_TRY(ls_graph_status(job->graph));
     ls_axes in_place;
     const char *name;
+    char strategy[LS_STRATEGY_TEXT];
     ls_device_traits device;
     LS_TRY(ls_choose_transfers(target, &in_place));
     LS_TRY(ls_device_choose(target->device, &name, &device));
@@ -150,7 +151,8 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     image->slices = ls_target_slices(target);
     image->dtype = job->graph->dtype;
     image->accumulator = job->graph->accumulator;
-    image->strategy = ls_arena_strdup(arena, target->strategy);
+    ls_strategy_print(target->strategy, target->window_strategy, strategy);
+    image->strategy = ls_arena_strdup(arena, strategy);
     image->in_place = in_place;
     image->isa = target->isa;
     image->device = target->device != NULL ? ls_arena_strdup(arena, target->device) : NULL;

@@ -239,7 +239,8 @@ typedef struct ls_target {
      * other as micro-batches do, backward from the last one (Sun et al., "Seq1F1B", arXiv 2406.03488). 0, 1: none.
      */
     int slices;
-    const char *strategy; /* one of ls_strategy_name */
+    const char *strategy;        /* of attention: one of ls_strategy_name */
+    const char *window_strategy; /* of attention under a mask with a window; NULL: the same */
     ls_layout_kind layout;
     const ls_layout
         *made;  /* by ls_compile_layout for this job, to be used again where kind and mesh are the same; may be NULL */
@@ -370,6 +371,20 @@ typedef struct ls_attention_problem {
 /* The strategies in order; name NULL past the end. */
 const char *ls_strategy_name(int index);
 const char *ls_strategy_about(int index);
+/*
+ * What --strategy says: "ring" for all attention, or "full=ring,window=gather", where `window` is attention under a
+ * mask with a window, and `full` all other. Names of the table; NULL: chosen, as by NULL, "auto" and what is not named.
+ * LS_USAGE lists what is known.
+ */
+typedef struct ls_strategy_choice {
+    const char *full, *window;
+    bool by_kind; /* the text names kinds */
+} ls_strategy_choice;
+LS_MUST_USE ls_status ls_strategy_parse(const char *text, ls_strategy_choice *out);
+/* The other way round, of those of a target. */
+enum { LS_STRATEGY_TEXT = 48 };
+void ls_strategy_print(const char *strategy, const char *window_strategy, char out[LS_STRATEGY_TEXT]);
+
 /*
  * Whether blocks of other ranks of a ring may also be read where they lie. Within a block they may with every strategy.
  * LS_USAGE for an unknown name.

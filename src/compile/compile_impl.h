@@ -552,8 +552,6 @@ void ls_lower_shared(ls_builder *b, ls_tensor t);
  * LS_USAGE when it is asked for and none can be.
  */
 LS_MUST_USE ls_status ls_choose_transfers(const ls_target *target, ls_axes *in_place);
-/* Whether that strategy brings other blocks' queries here, so that their spans are needed. */
-bool ls_strategy_moves_queries(const char *strategy);
 /* Finds what other ranks read in place. Before any node is lowered. */
 void ls_lower_share(ls_builder *b, int n_nodes);
 

@@ -10,7 +10,8 @@ enum { SEQ_STEPS = 64, MOST_TIMES = 64 };
 typedef struct advice {
     const ls_plan_variants *variants;
     const ls_plan_request *request;
-    ls_target nearest; /* of the candidate that needs fewest bytes */
+    ls_target nearest;               /* of the candidate that needs fewest bytes, */
+    char strategy[LS_STRATEGY_TEXT]; /* and its strategies */
 } advice;
 
 static bool variant_fits(const advice *a, int64_t seq, const ls_plan_request *request) {
@@ -35,7 +36,7 @@ static ls_plan_request narrowed(const advice *a, int times) {
     one.ranks *= times;
     if (one.machine) one.memory /= times; /* more ranks share the same machine */
     one.layout = ls_layout_name(a->nearest.layout);
-    if (times == 1) one.strategy = a->nearest.strategy;
+    if (times == 1) one.strategy = a->strategy;
     return one;
 }
 
@@ -71,7 +72,8 @@ ls_status ls_plan_advise(const ls_plan_variants *variants, const ls_plan_request
                          ls_status refusal) {
     const ls_plan_candidate *nearest = &refused->candidates[0];
     if (refused->n_candidates == 0 || nearest->refused[0] != 0 || nearest->fits) return refusal;
-    const advice a = {variants, request, refused->target};
+    advice a = {.variants = variants, .request = request, .nearest = refused->target};
+    ls_strategy_print(a.nearest.strategy, a.nearest.window_strategy, a.strategy);
     const int64_t seq = longest_that_fits(&a, ls_max(1, variants->seq / SEQ_STEPS));
     const int ranks = ranks_that_fit(&a);
     char text[160];

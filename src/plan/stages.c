@@ -65,18 +65,26 @@ static bool with_stages(const ls_mesh *from, int stages, ls_mesh *out) {
     return left == 1 && ls_mesh_parse(text, out).code == LS_OK;
 }
 
+static bool is_among(const char *name, const char *const *names, int n) {
+    bool is = false;
+    for (int i = 0; i < n; i++) is |= names[i] == name;
+    return is;
+}
+
 /*
- * The candidate on another mesh: with its strategy, if that is one of those for the mesh, or else the plainest. False:
- * the request does not allow it.
+ * The candidate on another mesh: with its strategies, if they are among those for the mesh, or else the plainest.
+ * False: the request does not allow it.
  */
 static bool move(const staging *s, const ls_mesh *mesh, ls_plan_candidate *out) {
     const char *names[LS_STRATEGIES_MOST];
     const int n = ls_strategies_for(mesh, names);
     const bool free_strategy = s->request->strategy == NULL || strcmp(s->request->strategy, "auto") == 0;
-    bool suits = false;
-    for (int i = 0; i < n; i++) suits |= names[i] == s->from->strategy;
-    *out =
-        (ls_plan_candidate){.mesh = *mesh, .strategy = suits ? s->from->strategy : names[0], .layout = s->from->layout};
+    const char *strategy = s->from->strategy, *windows = s->from->window_strategy;
+    const bool suits = is_among(strategy, names, n) && (windows == NULL || is_among(windows, names, n));
+    *out = (ls_plan_candidate){.mesh = *mesh,
+                               .strategy = suits ? strategy : names[0],
+                               .window_strategy = suits ? windows : NULL,
+                               .layout = s->from->layout};
     if (ls_mesh_sequence_ranks(mesh) == 1) out->layout = LS_LAYOUT_CONTIGUOUS;
     return (suits || free_strategy) && ls_mesh_allows(&s->request->mesh, mesh);
 }
@@ -122,7 +130,10 @@ ls_status ls_plan_stages(const ls_job *job, const ls_plan_request *request, cons
     *out = (ls_staged){.n = 0};
     if (job->micro_batches == 0 || request->schedule != NULL || best->refused[0] != 0) return ls_ok();
     if (ls_mesh_lists(&request->mesh, stage_axis())) {
-        const ls_plan_candidate bare = {.mesh = best->mesh, .strategy = best->strategy, .layout = best->layout};
+        const ls_plan_candidate bare = {.mesh = best->mesh,
+                                        .strategy = best->strategy,
+                                        .window_strategy = best->window_strategy,
+                                        .layout = best->layout};
         if (ls_mesh_stages(&request->mesh) > 1) add_schedules(&s, &bare, false);
         return ls_ok();
     }

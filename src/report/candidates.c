@@ -13,6 +13,7 @@ typedef struct columns {
     bool features; /* the axes of features beside those of the sequence */
     bool rings;    /* the axis of rings */
     int axes;      /* bytes of the column with the sizes of axes */
+    int strategy;  /* of that with strategies */
 } columns;
 
 static int size_along(const ls_mesh *mesh, const ls_axis *axis) {
@@ -54,9 +55,10 @@ static void print_stages(const ls_plan_candidate *c, FILE *out) {
 }
 
 static void print_row(const ls_plan_candidate *c, const columns *shown, FILE *out) {
-    char mesh[64], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
+    char strategy[LS_STRATEGY_TEXT], mesh[64], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
     axes_text(&c->mesh, shown, mesh, sizeof mesh);
-    fprintf(out, "%-11s ", c->strategy);
+    ls_strategy_print(c->strategy, c->window_strategy, strategy);
+    fprintf(out, "%-*s ", shown->strategy, strategy);
     if (shown->stages) print_stages(c, out);
     fprintf(out, "%-*s %-11s ", shown->axes, mesh, ls_layout_name(c->layout));
     if (c->refused[0] != 0) {
@@ -80,10 +82,13 @@ static void print_row(const ls_plan_candidate *c, const columns *shown, FILE *ou
 }
 
 void ls_candidates_print(const ls_plan *plan, FILE *out) {
-    columns shown = {.measured = false};
+    columns shown = {.strategy = 11};
+    char strategy[LS_STRATEGY_TEXT];
     int n[2] = {0, 0}; /* of candidates that apply, and of refused ones */
     for (int i = 0; i < plan->n_candidates; i++) {
         const ls_plan_candidate *c = &plan->candidates[i];
+        ls_strategy_print(c->strategy, c->window_strategy, strategy);
+        shown.strategy = (int)ls_max(shown.strategy, (int64_t)strlen(strategy));
         shown.measured |= c->measured > 0;
         shown.stages |= ls_mesh_stages(&c->mesh) > 1;
         shown.offload |= c->saving.offload != 0 || c->saving.offload_state;
@@ -94,7 +99,7 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
     fprintf(out, "%s\n\n", plan->reason);
     char mesh[64];
     axes_text(NULL, &shown, mesh, sizeof mesh);
-    fprintf(out, "%-11s %s%-*s %-11s %12s%s %9s %12s %12s %10s %10s%s  %s\n", "strategy",
+    fprintf(out, "%-*s %s%-*s %-11s %12s%s %9s %12s %12s %10s %10s%s  %s\n", shown.strategy, "strategy",
             shown.stages ? "stages           " : "", shown.axes, mesh, "layout", "predicted",
             shown.measured ? "     measured" : "", "waiting", "sent/read", "memory", "imbalance", "recompute",
             shown.offload ? "        offload" : "", "tiles");
@@ -114,10 +119,11 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
 }
 
 static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
-    char offload[LS_OFFLOAD_TEXT], pipeline[LS_PIPELINE_TEXT];
+    char strategy[LS_STRATEGY_TEXT], offload[LS_OFFLOAD_TEXT], pipeline[LS_PIPELINE_TEXT];
+    ls_strategy_print(c->strategy, c->window_strategy, strategy);
     ls_offload_print(&c->saving, offload);
     ls_json_open_object(w, NULL);
-    ls_json_put_text(w, "strategy", c->strategy);
+    ls_json_put_text(w, "strategy", strategy);
     for (int a = 0; a < c->mesh.n; a++) ls_json_put_int(w, c->mesh.along[a].axis->name, c->mesh.along[a].size);
     ls_json_put_text(w, "layout", ls_layout_name(c->layout));
     pipeline_text(c, pipeline);

@@ -17,6 +17,7 @@ static void one_device(ls_target *t, const ls_target *chosen) {
     t->rank = 0;
     t->mesh = (ls_mesh){0};
     t->strategy = "local";
+    t->window_strategy = NULL;
     t->layout = LS_LAYOUT_CONTIGUOUS;
     t->saving = (ls_saving){0};
     t->transfers = LS_TRANSFERS_PUT;
@@ -27,6 +28,7 @@ static void spread(ls_target *t, const ls_target *chosen) {
     t->rank = chosen->rank;
     t->mesh = chosen->mesh;
     t->strategy = chosen->strategy;
+    t->window_strategy = chosen->window_strategy;
     t->layout = chosen->layout;
 }
 

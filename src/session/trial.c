@@ -93,7 +93,7 @@ ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const l
     return status;
 }
 
-/* The index of a strategy's name, which is one of the table's. */
+/* The index of a strategy's name, which is one of the table's; of NULL one past its end. */
 static int strategy_index(const char *name) {
     int i = 0;
     while (ls_strategy_name(i) != name) i++;
@@ -108,12 +108,13 @@ static int strategies(void) {
 
 /* What a candidate points to lies elsewhere in each process, and is told by its name or index. */
 typedef struct names {
-    int strategy, shard; /* shard -1: not chosen */
+    int strategy, window_strategy, shard; /* shard -1: not chosen */
     char mesh[LS_CANDIDATE_NAME], pipeline[LS_PIPELINE_TEXT];
 } names;
 
 static names names_of(const ls_plan_candidate *c) {
-    names n = {.strategy = strategy_index(c->strategy), .shard = -1};
+    names n = {
+        .strategy = strategy_index(c->strategy), .window_strategy = strategy_index(c->window_strategy), .shard = -1};
     if (c->shard != NULL) n.shard = (int)(c->shard - ls_shard_modes);
     ls_mesh_text(&c->mesh, LS_ALL_AXES, n.mesh, sizeof n.mesh);
     ls_pipeline_print(&(ls_target){.mesh = c->mesh, .schedule = c->schedule, .stage_chunks = c->stage_chunks},
@@ -132,7 +133,8 @@ static ls_status check_told(const names *n, const ls_plan_candidate *c) {
     const char *wrong = NULL;
     if (!is_bool(&c->fits) || !is_bool(&c->simulated) || !is_bool(&c->saving.offload_state))
         wrong = "a truth value that is neither true nor false";
-    else if (n->strategy < 0 || n->strategy >= strategies())
+    else if (n->strategy < 0 || n->strategy >= strategies() || n->window_strategy < 0 ||
+             n->window_strategy > strategies())
         wrong = "an unknown strategy";
     else if (n->shard < -1 || n->shard >= LS_SHARD_MODES)
         wrong = "an unknown way to shard";
@@ -151,6 +153,7 @@ static ls_status check_told(const names *n, const ls_plan_candidate *c) {
 static ls_status point_to(const names *n, ls_plan_candidate *c) {
     LS_TRY(check_told(n, c));
     c->strategy = ls_strategy_name(n->strategy);
+    c->window_strategy = ls_strategy_name(n->window_strategy);
     c->shard = n->shard >= 0 ? &ls_shard_modes[n->shard] : NULL;
     LS_TRY(ls_mesh_parse(n->mesh, &c->mesh));
     return ls_pipeline_parse(ls_mesh_stages(&c->mesh) > 1 ? n->pipeline : NULL, &c->schedule, &c->stage_chunks);

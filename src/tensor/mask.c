@@ -207,6 +207,12 @@ static bool terms_within(const ls_mask *a, const ls_mask *b) {
 
 bool ls_mask_equal(const ls_mask *a, const ls_mask *b) { return terms_within(a, b) && terms_within(b, a); }
 
+bool ls_mask_has(const ls_mask *mask, ls_mask_kind kind) {
+    for (int t = 0; t < mask->n; t++)
+        if (mask->term[t].kind == kind) return true;
+    return false;
+}
+
 /* ---- masks as text, and their check ---- */
 
 static void print_term(const ls_mask_term *term, char *out, size_t bytes) {

@@ -45,6 +45,9 @@ int64_t ls_mask_area(const ls_mask *mask, int64_t S);
  */
 void ls_mask_areas(const ls_mask *mask, int64_t S, int n, double weight, double *area);
 
+/* Whether a term of the mask is of that kind. */
+bool ls_mask_has(const ls_mask *mask, ls_mask_kind kind);
+
 /* Whether two masks have the same terms, in any order. */
 bool ls_mask_equal(const ls_mask *a, const ls_mask *b);
 

@@ -97,7 +97,7 @@ struct ls_sites {
     struct ls_visible **visible;        /* by mask: which tokens see which (visible.c); NULL: not asked yet */
     struct ls_chunk_view **chunk_views; /* by mask: which keys chunks see (canonical.c); NULL: not asked yet */
     ls_operand *fronts;                 /* by node: of a recurrence, the states in front of its runs */
-    bool two_rings;                     /* of the strategy: the inner ring is one of its own (geometry.c) */
+    bool two_rings;                     /* of the strategy at work: the inner ring is one of its own (geometry.c) */
     bool reads_positions;               /* some kernels read the positions of all tokens (ls_image.positions) */
 };
 
@@ -134,7 +134,8 @@ struct ls_strategy {
 #define LS_STRATEGY_ROW(name) ls_strategy_##name
 extern const ls_strategy LS_STRATEGIES(LS_STRATEGY_ROW);
 LS_MUST_USE ls_status ls_strategy_find(const char *name, const ls_strategy **out);
-bool ls_strategy_has_two_rings(const char *name);
+/* That of a node with the mask. */
+LS_MUST_USE ls_status ls_strategy_under(const ls_target *target, const ls_mask *mask, const ls_strategy **out);
 
 /* --- what strategies ask of a mesh (applicable.c) ----------------------------------------------------------------- */
 
@@ -166,6 +167,8 @@ ls_operand ls_key_positions(const ls_builder *b, int mask, int64_t start, int64_
  * i forms the outer ring with rank i of the other inner ones; else there is one ring, of all.
  */
 int ls_inner_blocks(const ls_builder *b);
+/* What its channels are called: those of other nodes with one ring have other ends. */
+const char *ls_ring_name(const ls_builder *b);
 /*
  * The block that is here at a hop: it started so many ranks back. Of W blocks of the inner ring, hop h is h / W outer
  * and h % W inner hops. And an operand of one block with the sizes of another.

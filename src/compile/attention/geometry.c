@@ -25,6 +25,8 @@ int ls_inner_blocks(const ls_builder *b) {
     return !b->sites->two_rings ? ls_blocks(b) : ls_mesh_inner_size(&b->target->mesh, ring_axes(b));
 }
 
+const char *ls_ring_name(const ls_builder *b) { return b->sites->two_rings ? "inner" : "ring"; }
+
 /* The place that is `by` behind one of n in a circle. */
 static int behind(int place, int by, int n) { return ((place - by) % n + n) % n; }
 

@@ -36,6 +36,15 @@ static bool is_near(const ls_target *target, const ls_team *team) {
     return true;
 }
 
+/* The choice is one for all attention, so each of its strategies must be able to. */
+static ls_status all_read_in_place(const ls_target *target, bool *out) {
+    bool windows = true;
+    LS_TRY(ls_strategy_reads_in_place(target->strategy, out));
+    if (target->window_strategy != NULL) LS_TRY(ls_strategy_reads_in_place(target->window_strategy, &windows));
+    *out &= windows;
+    return ls_ok();
+}
+
 /*
  * Of two ways with the same bits the ring in place copies nothing and has no slots; an all-to-all copies once either
  * way, and takes more memory in place (docs/performance.md), so blocks are put on a mesh with one unless in place is
@@ -47,7 +56,7 @@ ls_status ls_choose_transfers(const ls_target *target, ls_axes *in_place) {
         ls_axes axes;
         bool supported;
     } exchanges[] = {{ls_mesh_block_axes(mesh), false}, {ls_mesh_head_axes(mesh), true}};
-    LS_TRY(ls_strategy_reads_in_place(target->strategy, &exchanges[0].supported));
+    LS_TRY(all_read_in_place(target, &exchanges[0].supported));
     const bool asked = target->transfers == LS_TRANSFERS_IN_PLACE;
     const bool wanted = asked || (target->transfers == LS_TRANSFERS_AUTO && ls_mesh_head_axes(mesh) == 0);
     bool any_near = false;
@@ -63,5 +72,7 @@ ls_status ls_choose_transfers(const ls_target *target, ls_axes *in_place) {
         return ls_error(
             LS_USAGE,
             "--transfers in-place: the transport does not let a rank read the memory of those that share its sequence");
-    return ls_error(LS_USAGE, "--transfers in-place: strategy %s has no such lowering; expected put", target->strategy);
+    char strategy[LS_STRATEGY_TEXT];
+    ls_strategy_print(target->strategy, target->window_strategy, strategy);
+    return ls_error(LS_USAGE, "--transfers in-place: strategy %s has no such lowering; expected put", strategy);
 }

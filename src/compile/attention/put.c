@@ -57,7 +57,7 @@ static circle make_circle(ls_builder *b, const ls_site *site, const kv_state *t,
     c.previous = ls_rank_at(b, step);
     for (int w = t->pass.first; w < t->pass.end; w++) {
         for (int i = 0; i < c.n && i < LS_PUT_SLOTS; i++) {
-            c.channel[w][i] = ls_build_channel(b, "%s.%s.%d", outer ? "outer" : "ring", ls_put_name[w], i);
+            c.channel[w][i] = ls_build_channel(b, "%s.%s.%d", outer ? "outer" : ls_ring_name(b), ls_put_name[w], i);
             const char *name = ls_arena_printf(b->image->arena, "%s%s", outer ? "outer " : "", ls_put_name[w]);
             c.slot[w][i] = ls_put_slot(b, site, name, w, i, b->image->dtype, ls_most_wanted(b, site->mask));
         }

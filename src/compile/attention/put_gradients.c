@@ -22,7 +22,7 @@ ls_operand ls_put_slot(ls_builder *b, const ls_site *site, const char *name, int
 
 /* Each hop has its own, over which parts come from the rank that is its inner hops further. */
 static int part_channel(ls_builder *b, int w, int hop) {
-    return ls_build_channel(b, "ring.d%s.%d", ls_put_name[w], hop);
+    return ls_build_channel(b, "%s.d%s.%d", ls_ring_name(b), ls_put_name[w], hop);
 }
 
 static int inner_hops(const ls_builder *b, int hop) { return hop % ls_inner_blocks(b); }
@@ -131,6 +131,7 @@ void ls_put_gradients_begin(ls_builder *b, const ls_site *site, ls_kv_pass pass,
     const int64_t heads = site->k.view.size[2], most = ls_most_seen(b, site->mask),
                   rows = site->B * ls_block_most(b) * site->kv_heads.most;
     int64_t mine = 0, of_ring = 0;
+    LS_ASSERT(pass.first >= 0 && pass.end <= LS_KV);
     *g = (ls_put_gradients){.mask = site->mask, .pass = pass};
     list_hops(b, g);
     for (int i = 0; i < g->n; i++)

@@ -57,10 +57,15 @@ static ls_site *make_site(ls_builder *b, const ls_strategy *strategy, const ls_n
 
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
 
+static void forward(ls_builder *b, ls_site *site) {
+    b->sites->two_rings = site->strategy->two_rings;
+    ls_usp_forward(b, site);
+}
+
 static void lower_forward(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     const ls_strategy *strategy;
-    const ls_status found = ls_strategy_find(b->target->strategy, &strategy);
+    const ls_status found = ls_strategy_under(b->target, ls_node_mask(node), &strategy);
     if (found.code != LS_OK) {
         ls_build_fail(b, found);
         return;
@@ -86,22 +91,26 @@ static void lower_forward(ls_builder *b, const ls_program_node *at) {
     if (fits.code != LS_OK)
         ls_build_fail(b, fits);
     else
-        ls_usp_forward(b, site);
+        forward(b, site);
 }
 
 static void lower_gradient(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     const ls_attention_tensors tensors = gradient_tensors(node, at->of);
-    ls_usp_backward(b, b->sites->of_node[node->forward], &tensors);
+    ls_site *site = b->sites->of_node[node->forward];
+    b->sites->two_rings = site->strategy->two_rings;
+    ls_usp_backward(b, site, &tensors);
 }
 
 /* --- before any node is lowered ----------------------------------------------------------------------------------- */
 
 /* Where queries travel, the spans of all blocks that come here are needed. */
 static void need_tables(ls_builder *b, int n) {
+    const ls_strategy *strategy;
     b->sites->reads_positions = true;
-    b->sites->two_rings = ls_strategy_has_two_rings(b->target->strategy);
-    ls_place_masks(b, n, ls_strategy_moves_queries(b->target->strategy) ? ls_blocks(b) : 1);
+    if (ls_strategy_under(b->target, ls_node_mask(&b->job->graph->nodes[n]), &strategy).code != LS_OK)
+        return; /* the lowering says so */
+    ls_place_masks(b, n, strategy->query_schedule != NULL ? ls_blocks(b) : 1);
 }
 
 /*
