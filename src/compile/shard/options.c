@@ -151,9 +151,21 @@ static bool is_exchanged(const ls_question *q, int letter) {
 
 static void add(ls_question *q, ls_spread_way way, int letter) { q->option[q->n++] = (ls_spread_option){way, letter}; }
 
+/* The operations of a node on the whole of its tensors. */
+static double work_of(const ls_graph *graph, const ls_node *node) {
+    ls_view in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
+    for (int i = 0; i < ls_node_tensors(node); i++) {
+        const ls_tensor_info *info = ls_graph_tensor(graph, ls_node_tensor(node, i));
+        int64_t size[LS_MAX_DIMS];
+        for (int d = 0; d < info->shape.ndim; d++) size[d] = info->shape.dim[d].size;
+        *(i < node->n_in ? &in[i] : &out[i - node->n_in]) = ls_view_dense(NULL, info->dtype, info->shape.ndim, size);
+    }
+    return node->op->flops != NULL ? node->op->flops(in, out, node->params) : (double)ls_view_elements(&out[0]);
+}
+
 void ls_question_ask(const ls_along *along, const ls_node *node, ls_question *q) {
     const bool features = along->axis->kind == LS_AXIS_FEATURE;
-    *q = (ls_question){.along = along, .node = node, .work = features ? ls_node_work(along->graph, node) : 0};
+    *q = (ls_question){.along = along, .node = node, .work = features ? work_of(along->graph, node) : 0};
     ls_node_dims_find(along->graph, node, &q->dims);
     for (int letter = 0; letter < q->dims.n; letter++) {
         if (is_cut(q, letter)) add(q, LS_CUT, letter);

@@ -132,17 +132,6 @@ static double bytes_of(const ls_tensor_info *info) {
     return (double)ls_shape_elements(&info->shape) * (double)ls_dtype_bytes(info->dtype);
 }
 
-double ls_node_work(const ls_graph *graph, const ls_node *node) {
-    ls_view in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
-    for (int i = 0; i < ls_node_tensors(node); i++) {
-        const ls_tensor_info *info = ls_graph_tensor(graph, ls_node_tensor(node, i));
-        int64_t size[LS_MAX_DIMS];
-        for (int d = 0; d < info->shape.ndim; d++) size[d] = info->shape.dim[d].size;
-        *(i < node->n_in ? &in[i] : &out[i - node->n_in]) = ls_view_dense(NULL, info->dtype, info->shape.ndim, size);
-    }
-    return node->op->flops != NULL ? node->op->flops(in, out, node->params) : (double)ls_view_elements(&out[0]);
-}
-
 /* Of a parameter that an option wants whole: its own and its state, or its own where ranks have parts of it. */
 static double memory_of(const ls_question *q, const ls_decided *decided, int i, ls_along_placement wanted) {
     const ls_tensor_info *info = info_of(q, q->node->in[i]);

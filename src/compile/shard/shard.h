@@ -112,8 +112,6 @@ ls_along_placement ls_option_output(const ls_question *q, ls_spread_option choic
 
 /* --- price.c ------------------------------------------------------------------------------------------------------ */
 
-/* The operations of a node on the whole of its tensors. */
-double ls_node_work(const ls_graph *graph, const ls_node *node);
 /*
  * What an option costs on top of what has been decided, in bytes that a rank sends, but for the factor (T-1)/T that all
  * have. Negative: input *misfit cannot become what the option asks.
