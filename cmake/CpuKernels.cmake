@@ -13,7 +13,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
     set(flags_amx ${flags_avx512bf16} -mamx-tile -mamx-bf16)
     set(elements_amx 1)
     set(sources_amx ${LS_CPU_SOURCES})
-    list(FILTER sources_amx INCLUDE REGEX "/(attention|attention_grad|matmul_tiles|table)\\.c$")
+    list(FILTER sources_amx INCLUDE REGEX "/(attention|attention_grad|matmul_tiles|matmul_blocks|table)\\.c$")
 endif()
 
 list(FILTER LS_CPU_SOURCES EXCLUDE REGEX "_tiles\\.c$") # for amx alone

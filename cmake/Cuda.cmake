@@ -3,7 +3,7 @@
 # and no test of this host runs it. The host's own build of the same sources is in
 # tests/CMakeLists.txt. A plug-in has its own copy of what it needs of the rest, and leaves out what it does not.
 file(GLOB LS_CUDA_PLUGIN_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernel/cuda/*.c)
-foreach(file kernel/check kernel/expression kernel/contracts kernel/contract_checks kernel/view_text tensor/tensor tensor/rope base/status base/terminal base/plain base/measure base/range base/apart base/library)
+foreach(file kernel/blocks kernel/check kernel/expression kernel/contracts kernel/contract_checks kernel/view_text tensor/tensor tensor/rope base/status base/terminal base/plain base/measure base/range base/apart base/library)
     list(APPEND LS_CUDA_PLUGIN_SOURCES ${PROJECT_SOURCE_DIR}/src/${file}.c)
 endforeach()
 find_program(LS_NVCC nvcc HINTS /usr/local/cuda/bin)

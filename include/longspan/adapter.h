@@ -17,6 +17,11 @@ typedef struct ls_adapter_choice {
      * "modules-to-save": patterns of modules with + between, or all-linear; "rslora" and "dora" without a value.
      */
     const char *lora;
+    /*
+     * In which type the matrices of the model are kept below the adapter: "bf16", "fp8", "int8" or "nf4"; NULL: as the
+     * files of the model hold them. Where nothing is trained they may be kept so without an adapter.
+     */
+    const char *base;
 } ls_adapter_choice;
 
 LS_PUBLIC_END

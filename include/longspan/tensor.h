@@ -9,7 +9,21 @@
 
 LS_PUBLIC_BEGIN
 
-typedef enum ls_dtype { LS_F32, LS_F64, LS_BF16, LS_I32, LS_DTYPES } ls_dtype;
+/*
+ * Of the last four an element is a block of numbers with a scale. Frozen matrices are kept in them, and nothing else
+ * has them: no input, no result.
+ */
+typedef enum ls_dtype {
+    LS_F32,
+    LS_F64,
+    LS_BF16,
+    LS_I32,
+    LS_NF4,   /* 64 numbers of 4 bits, as bitsandbytes has them (Dettmers et al., arXiv 2305.14314), and an f32 */
+    LS_INT8,  /* 64 numbers of 8 bits and an f32 */
+    LS_FP8,   /* 64 numbers of 8 bits, E4M3 (Micikevicius et al., arXiv 2209.05433), and an f32 */
+    LS_MXFP4, /* 32 numbers of 4 bits, E2M1, and an exponent (OCP Microscaling Formats 1.0) */
+    LS_DTYPES
+} ls_dtype;
 
 /*
  * The factor of a dimension says which mesh axes cut it: dp cuts the batch, ring and ulysses cut the sequence. A

@@ -48,7 +48,7 @@ static ls_status lengths(const fresh *f, const ls_adapted *m, const ls_flat *fla
     (void)flat;
     const ls_flat *w = ls_adapter_flat(f->image, m, ".weight");
     LS_ASSERT(w != NULL);
-    const int64_t row = w->shape.dim[1].size, rows = w->shape.dim[0].size;
+    const int64_t row = w->shape.dim[1].size * ls_dtype_values(w->dtype), rows = w->shape.dim[0].size;
     double *values = malloc(sizeof *values * (size_t)row);
     ls_status status = values != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for a row of %s", w->name);
     for (int64_t i = 0; i < count; i++) out[i] = 0;

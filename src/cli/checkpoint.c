@@ -101,6 +101,7 @@ static ls_status open_merged(const ls_export_job *job, const char *path, ls_mode
                         path);
     LS_TRY(ls_model_open(job->model != NULL ? job->model : path, out));
     if (job->model != NULL) LS_TRY(ls_model_adapt(*out, &(ls_adapter_choice){.folder = path}));
+    ls_model_keep(*out, LS_DTYPES); /* what is written is whole */
     return ls_ok();
 }
 

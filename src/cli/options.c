@@ -84,6 +84,10 @@ static const ls_option rope_rows[] = {
     CLI_TEXT(
         "adapter", "DIR", AT(adapter.folder),
         "folder of an adapter of the model: adapter_config.json and adapter_model.safetensors, as peft writes them"),
+    CLI_CHOICE(
+        "base", "TYPE", "bf16|fp8|int8|nf4", NULL, AT(adapter.base),
+        "type in which the model's matrices are kept that no gradient changes: 2, 1.06, 1.06 or 0.56 bytes a number; others are rounded as they are "
+        "read; that of the model's files when left out"),
 };
 
 #define FORM(field) AT(form.field)

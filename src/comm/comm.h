@@ -310,6 +310,7 @@ typedef struct ls_comm_pieces {
     /* Gets bytes [at, at + bytes) of a rank's; they lie at a multiple of 8. NULL: this rank needs none. */
     ls_status (*take)(void *context, int rank, size_t at, const void *data, size_t bytes);
     void *context;
+    size_t unit; /* a piece is a multiple of so many bytes, as many on all ranks; 0: of 1 */
 } ls_comm_pieces;
 LS_MUST_USE ls_status ls_comm_gather(ls_comm *comm, const ls_comm_pieces *pieces, bool everywhere);
 

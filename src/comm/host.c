@@ -250,7 +250,8 @@ ls_status ls_comm_gather(ls_comm *comm, const ls_comm_pieces *pieces, bool every
     LS_TRY(ls_comm_max_i64(comm, &longest, 1));
     const size_t most = (size_t)longest;
     const size_t fits = block_stride(comm->end.ranks) - sizeof(head) - sizeof(piece);
-    const size_t room = ls_min(fits, ls_round_up(most, ALIGN));
+    const size_t unit = pieces->unit > 0 ? pieces->unit : 1;
+    const size_t room = ls_min(fits - fits % unit, ls_round_up(most, ALIGN));
     for (size_t at = 0; at < most; at += room) LS_TRY(gather_slice(comm, pieces, everywhere, at, room, &failure));
     return failure;
 }
@@ -275,7 +276,7 @@ static ls_status take_home(void *context, int rank, size_t at, const void *data,
 
 ls_status ls_comm_gather_home(ls_comm *comm, const void *mine, size_t bytes, void *all, size_t stride) {
     gathering_home h = {comm, mine, all, stride};
-    return ls_comm_gather(comm, &(ls_comm_pieces){bytes, give_memory, take_home, &h}, false);
+    return ls_comm_gather(comm, &(ls_comm_pieces){bytes, give_memory, take_home, &h, 0}, false);
 }
 
 /* ---- reduce ---- */

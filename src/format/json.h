@@ -139,6 +139,8 @@ ls_json_value ls_json_field(ls_json_value object, const char *key);
  * accepts. The caller frees *out.
  */
 LS_MUST_USE ls_status ls_json_set_member(const char *text, const char *key, const char *value, char **out);
+/* The text without that member, if it has it. All other bytes stay, but for a comma. The caller frees *out. */
+LS_MUST_USE ls_status ls_json_drop_member(const char *text, const char *key, char **out);
 /* Finds the value of a member of the outermost object: text[*from, *to). False when there is no such member. */
 bool ls_json_find_member(const char *text, const char *key, size_t *from, size_t *to);
 

@@ -1,6 +1,6 @@
 /*
- * Writing JSON: a writer that builds a jansson tree and prints it when its root is closed; and setting one member of a
- * text.
+ * Writing JSON: a writer that builds a jansson tree and prints it when its root is closed; and setting or
+ * dropping one member of a text.
  */
 #include "format/file.h"
 #include "format/format_impl.h"
@@ -266,4 +266,17 @@ ls_status ls_json_set_member(const char *text, const char *key, const char *valu
     size_t from = 0, to = 0;
     if (!ls_json_find_member(text, key, &from, &to)) return insert(text, key, value, out);
     return join(text, from, value, text + to, out);
+}
+
+ls_status ls_json_drop_member(const char *text, const char *key, char **out) {
+    size_t from = 0, to = 0;
+    if (!ls_json_find_member(text, key, &from, &to)) return join(text, strlen(text), "", "", out);
+    while (text[from - 1] != ':') from--;
+    while (text[from - 1] != '"') from--;                                  /* behind the name */
+    for (from--; text[from - 1] != '"' || text[from - 2] == '\\';) from--; /* behind its first quote */
+    from--;
+    const char *next = skip_space(text + to);
+    if (*next == ',') return join(text, from, "", skip_space(next + 1), out);
+    while (from > 0 && text[from - 1] != ',' && text[from - 1] != '{') from--;
+    return join(text, text[from - 1] == ',' ? from - 1 : from, "", next, out);
 }

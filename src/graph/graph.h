@@ -260,6 +260,8 @@ typedef struct ls_op {
      *   =      before a result: it is no partial sum, every rank has all of it
      */
     const char *dims;
+    const struct ls_op
+        *in_blocks; /* the same with input 1 in blocks of numbers (compile/kept.c); NULL: there is none */
     /* Where the text depends on the node, which writes it: at most LS_DIMS_TEXT - 1 characters. */
     void (*dims_of)(const ls_graph *g, const ls_node *node, char *text);
     /*
@@ -299,9 +301,10 @@ typedef struct ls_op {
  */
 #define LS_CALLED_OPS(X)                                                                                             \
     X(embedding), X(embedding_grad), X(rope_table), X(rotate), X(linear), X(linear_dx), X(linear_dw), X(column_sum), \
-        X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad), X(swiglu), X(swiglu_grad), X(activation),      \
-        X(activation_grad), X(add), X(mul), X(scale), X(cast), X(reshape), X(cross_entropy_grad), X(sum), X(zeros),  \
-        X(accumulate), X(softmax), X(softmax_grad), X(take_along), X(take_along_grad), X(topk), X(noise)
+        X(linear_blocks), X(linear_dx_blocks), X(decode), X(rmsnorm), X(rmsnorm_grad), X(layernorm),                 \
+        X(layernorm_grad), X(swiglu), X(swiglu_grad), X(activation), X(activation_grad), X(add), X(mul), X(scale),   \
+        X(cast), X(reshape), X(cross_entropy_grad), X(sum), X(zeros), X(accumulate), X(softmax), X(softmax_grad),    \
+        X(take_along), X(take_along_grad), X(topk), X(noise)
 #define LS_LOWERED_OPS(X)                                                                                             \
     X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw),      \
         X(cross_entropy), X(scale_rows), X(scale_rows_dw), X(recurrence), X(recurrence_back), X(split), X(join),      \
@@ -467,6 +470,8 @@ static inline bool ls_shape_has_factor(const ls_shape *shape, ls_factor factor) 
 ls_graph *ls_graph_bare(const ls_graph *g, ls_arena *arena);
 /* A node that makes `to` of `from`, in that type; its parameters lie in the arena. */
 ls_node ls_cast_node(ls_arena *arena, ls_tensor from, ls_tensor to, ls_dtype dtype);
+/* A node that makes `to` of `from`, which is kept in blocks of numbers. */
+ls_node ls_decode_node(ls_tensor from, ls_tensor to);
 /* The node, with its inputs and outputs, becomes a map with that expression. */
 void ls_node_become_map(ls_node *node, const ls_map_params *params, ls_arena *arena);
 void ls_graph_own_outputs(ls_graph *g, const ls_node *node);

@@ -5,7 +5,7 @@
  *   ?name    is optional, as are all behind it
  *   ~TYPE    may be strided outside the last dimension;  ~~TYPE anywhere; otherwise dense
  *   TYPE     T the kernel's element type, G its accumulator, X either, E either or i32, C either or f32, F any
- *            floating type, or a type's name
+ *            floating type, Q any type of blocks, or a type's name
  *   dims     capital letter: one dimension; small letter: any number of leading dimensions, merged;
  *            number: that many elements. A letter stands for the same size everywhere in the row.
  */
@@ -79,6 +79,8 @@ static bool type_fits(const char *type, ls_dtype T, ls_dtype is) {
         return is_t || is_g || is == LS_I32;
     case 'C':
         return is_t || is_g || is == LS_F32;
+    case 'Q':
+        return ls_dtype_is_block(is);
     case 'F':
         return is == LS_F32 || is == LS_F64 || is == LS_BF16;
     default:
@@ -92,6 +94,7 @@ static const char *type_words(const char *type, ls_dtype T) {
     if (strcmp(type, "X") == 0) return "the kernel's type or its accumulator";
     if (strcmp(type, "E") == 0) return "the kernel's type, its accumulator or i32";
     if (strcmp(type, "C") == 0) return "the kernel's type, its accumulator or f32";
+    if (strcmp(type, "Q") == 0) return "blocks of numbers";
     if (strcmp(type, "F") == 0) return "f32, f64 or bf16";
     return type;
 }

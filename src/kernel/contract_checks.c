@@ -38,7 +38,12 @@ ls_status ls_check_conv_dw(const ls_kernel_call *call) {
 
 ls_status ls_check_matmul(const ls_kernel_call *call) {
     const ls_matmul_params *p = call->params;
-    const ls_view A = ls_view_rows(call->in[0]), B = ls_view_rows(call->in[1]), C = ls_view_rows(call->out[0]);
+    const bool with_gaps = !ls_view_is_dense(&call->out[0]);
+    if (with_gaps && call->out[0].ndim != 2)
+        return ls_error(LS_INVALID, "kernel matmul: C is %s with gaps, expected dense, or two dimensions",
+                        ls_kernel_view_text(&call->out[0]).text);
+    const ls_view A = ls_view_rows(call->in[0]), B = ls_view_rows(call->in[1]);
+    const ls_view C = with_gaps ? call->out[0] : ls_view_rows(call->out[0]);
     const char *a_is = p->transpose_a ? " transposed" : "", *b_is = p->transpose_b ? " transposed" : "";
     const int64_t M = A.size[p->transpose_a], a_inner = A.size[!p->transpose_a];
     const int64_t N = B.size[!p->transpose_b], b_inner = B.size[p->transpose_b];
@@ -50,6 +55,26 @@ ls_status ls_check_matmul(const ls_kernel_call *call) {
                         ls_kernel_view_text(&A).text, a_is, ls_kernel_view_text(&B).text, b_is,
                         ls_kernel_view_text(&C).text, (long long)M, (long long)N);
     return ls_ok();
+}
+
+/* B as a matrix of numbers. */
+ls_status ls_check_matmul_blocks(const ls_kernel_call *call) {
+    const ls_matmul_params *p = call->params;
+    const int64_t values = ls_dtype_values(call->in[1].dtype);
+    ls_kernel_call plain = *call;
+    if (p->transpose_a || p->accumulate)
+        return ls_error(LS_INVALID, "kernel matmul_blocks: A is transposed or C is added to, expected neither");
+    plain.in[1] =
+        ls_view_dense(NULL, call->in[0].dtype, 2, (int64_t[]){call->in[1].size[0], call->in[1].size[1] * values});
+    return ls_check_matmul(&plain);
+}
+
+ls_status ls_check_decode(const ls_kernel_call *call) {
+    const int64_t numbers = ls_view_elements(&call->in[0]) * ls_dtype_values(call->in[0].dtype);
+    if (ls_view_elements(&call->out[0]) == numbers) return ls_ok();
+    return ls_error(LS_INVALID, "kernel decode: %s become %s, expected %lld numbers",
+                    ls_kernel_view_text(&call->in[0]).text, ls_kernel_view_text(&call->out[0]).text,
+                    (long long)numbers);
 }
 
 /* Whether each of so many query heads has its key head. */
@@ -246,4 +271,23 @@ ls_status ls_check_rnn(const ls_kernel_call *call) { return check_rnn(call, "rnn
 
 ls_status ls_check_rnn_grad(const ls_kernel_call *call) {
     return check_rnn(call, "rnn_grad", &call->in[4], &call->in[6]);
+}
+
+/* --- outputs that are read before they are written, depending on params ------------------------------------------- */
+
+#define RESULT(i) (1u << (i))
+
+unsigned ls_reads_of_matmul(const void *p) { return ((const ls_matmul_params *)p)->accumulate ? RESULT(0) : 0; }
+
+unsigned ls_reads_of_contract(const void *p) { return ((const ls_contract_params *)p)->accumulate ? RESULT(0) : 0; }
+
+unsigned ls_reads_of_attention(const void *p) {
+    return ((const ls_attention_params *)p)->merge ? RESULT(0) | RESULT(1) : 0;
+}
+
+unsigned ls_reads_of_weighted(const void *p) { return ((const ls_attention_params *)p)->accumulate_dq ? RESULT(0) : 0; }
+
+unsigned ls_reads_of_attention_grad(const void *p) {
+    const ls_attention_params *params = p;
+    return (params->accumulate_dq ? RESULT(0) : 0) | (params->accumulate_dkv ? RESULT(1) | RESULT(2) : 0);
 }

@@ -8,27 +8,9 @@
 
 #include <string.h>
 
-/* --- outputs that are read before they are written, depending on params ------------------------------------------- */
-
-#define RESULT(i) (1u << (i))
-static unsigned reads_of_matmul(const void *p) { return ((const ls_matmul_params *)p)->accumulate ? RESULT(0) : 0; }
-static unsigned reads_of_contract(const void *p) { return ((const ls_contract_params *)p)->accumulate ? RESULT(0) : 0; }
-
-static unsigned reads_of_attention(const void *p) {
-    return ((const ls_attention_params *)p)->merge ? RESULT(0) | RESULT(1) : 0;
-}
-
-static unsigned reads_of_weighted(const void *p) {
-    return ((const ls_attention_params *)p)->accumulate_dq ? RESULT(0) : 0;
-}
-
-static unsigned reads_of_attention_grad(const void *p) {
-    const ls_attention_params *params = p;
-    return (params->accumulate_dq ? RESULT(0) : 0) | (params->accumulate_dkv ? RESULT(1) | RESULT(2) : 0);
-}
-
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
+#define RESULT(i) (1u << (i))
 #define IN(i) (1u << (i))
 #define OUT(i) (1u << (LS_KERNEL_INPUTS + (i)))
 #define WIDER(i) (IN(i) | 1u << (16 + (i)))
@@ -92,11 +74,23 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     /* C = A B + bias. Params say whether A or B is transposed, and whether the product is added to C. */
     [LS_KERNEL_MATMUL] = {.name = "matmul",
                           .in = "A T[a,I] B T[b,J] ?bias T[N]",
-                          .out = "C C[m,N]",
+                          .out = "C ~C[m,N]",
                           .params = true,
                           .check = ls_check_matmul,
-                          .reads_too = reads_of_matmul,
+                          .reads_too = ls_reads_of_matmul,
                           .cost = LS_COST_PRODUCT},
+    /*
+     * The same with a B in blocks, of which each row is whole blocks (blocks.h); A is not transposed, and nothing is
+     * added to C. What B says is rounded to T.
+     */
+    [LS_KERNEL_MATMUL_BLOCKS] = {.name = "matmul_blocks",
+                                 .in = "A T[a,I] B Q[R,J] ?bias T[N]",
+                                 .out = "C C[m,N]",
+                                 .params = true,
+                                 .check = ls_check_matmul_blocks,
+                                 .cost = LS_COST_PRODUCT},
+    /* numbers = those of the blocks, rounded to T */
+    [LS_KERNEL_DECODE] = {.name = "decode", .in = "blocks Q[n]", .out = "numbers T[m]", .check = ls_check_decode},
     /* y += the sum of the rows of x */
     [LS_KERNEL_COLUMN_SUM] = {.name = "column_sum",
                               .in = "x T[n,N]",
@@ -264,7 +258,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                              .out = "o ~G[B,N,H,E] lse ~G[B,H,N]",
                              .params = true,
                              .check = ls_check_attention,
-                             .reads_too = reads_of_attention,
+                             .reads_too = ls_reads_of_attention,
                              .minus_inf = RESULT(1),
                              .cost = LS_COST_ATTENTION},
     /* Row j of the cache becomes the x at position kpos[j], if there is any. kpos ascends. */
@@ -304,7 +298,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                   .out = "dq ~G[B,N,H,D] dk ~G[B,K,J,D] dv ~G[B,K,J,E]",
                                   .params = true,
                                   .check = ls_check_attention,
-                                  .reads_too = reads_of_attention_grad,
+                                  .reads_too = ls_reads_of_attention_grad,
                                   .cost = LS_COST_ATTENTION_GRAD},
     /*
      * The parts of attention, for a strategy that keeps the whole rows of scores (compile/attention/rsa.c). Query head
@@ -333,7 +327,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                       .out = "sum ~T[B,N,H,D]",
                                       .params = true,
                                       .check = ls_check_attention_weighted,
-                                      .reads_too = reads_of_weighted,
+                                      .reads_too = ls_reads_of_weighted,
                                       .cost = LS_COST_PLAIN},
     [LS_KERNEL_ATTENTION_WEIGHTED_BACK] = {.name = "attention_weighted_back",
                                            .in = "pairs ~T[B,H,N,K] q ~T[B,N,H,D]",
@@ -502,7 +496,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                             .in = "a ~~T[M,N,I,K,L] b ~~T[M,N,K,L,J]",
                             .out = "y ~~X[M,N,I,J]",
                             .params = true,
-                            .reads_too = reads_of_contract},
+                            .reads_too = ls_reads_of_contract},
     /*
      * A state S[D,E] for each head h of values goes from token to token; key head h / (H/K) gives q and k:
      *   S = Diag(exp(decay)) S'              S': the state before; 0 where places are 0

@@ -11,6 +11,7 @@
 #define LS_KERNEL_H
 
 #include "base/base.h"
+#include "kernel/blocks.h"
 #include "tensor/tensor.h"
 
 #define LS_KERNEL_INPUTS 8
@@ -28,13 +29,14 @@ typedef struct ls_kernel_call {
 /* All kernels: X(ID, name) for the contract LS_KERNEL_ID. Each has a reference implementation (ref/). */
 #define LS_KERNELS(X)                                                                                                 \
     X(LOCAL_IDS, local_ids), X(EMBEDDING, embedding), X(EMBEDDING_GRAD, embedding_grad), X(DEAL_ROWS, deal_rows),     \
-        X(COLLECT_ROWS, collect_rows), X(SCALE_ROWS, scale_rows), X(MATMUL, matmul), X(COLUMN_SUM, column_sum),       \
-        X(ADD_ROWS, add_rows), X(RMSNORM, rmsnorm), X(RMSNORM_GRAD, rmsnorm_grad), X(LAYERNORM, layernorm),           \
-        X(LAYERNORM_GRAD, layernorm_grad), X(ROPE_TABLE, rope_table), X(ROTATE, rotate), X(SWIGLU, swiglu),           \
-        X(SWIGLU_GRAD, swiglu_grad), X(ACTIVATION, activation), X(ACTIVATION_GRAD, activation_grad), X(CONV, conv),   \
-        X(CONV_DW, conv_dw), X(RECURRENCE, recurrence), X(RECURRENCE_MAP, recurrence_map),                            \
-        X(RECURRENCE_FOLLOW, recurrence_follow), X(ADD, add), X(MUL, mul), X(SCALE, scale), X(SCALE_BY, scale_by),    \
-        X(CAST, cast), X(CROSS_ENTROPY, cross_entropy), X(CROSS_ENTROPY_MERGE, cross_entropy_merge),                  \
+        X(COLLECT_ROWS, collect_rows), X(SCALE_ROWS, scale_rows), X(MATMUL, matmul), X(MATMUL_BLOCKS, matmul_blocks), \
+        X(DECODE, decode), X(COLUMN_SUM, column_sum), X(ADD_ROWS, add_rows), X(RMSNORM, rmsnorm),                     \
+        X(RMSNORM_GRAD, rmsnorm_grad), X(LAYERNORM, layernorm), X(LAYERNORM_GRAD, layernorm_grad),                    \
+        X(ROPE_TABLE, rope_table), X(ROTATE, rotate), X(SWIGLU, swiglu), X(SWIGLU_GRAD, swiglu_grad),                 \
+        X(ACTIVATION, activation), X(ACTIVATION_GRAD, activation_grad), X(CONV, conv), X(CONV_DW, conv_dw),           \
+        X(RECURRENCE, recurrence), X(RECURRENCE_MAP, recurrence_map), X(RECURRENCE_FOLLOW, recurrence_follow),        \
+        X(ADD, add), X(MUL, mul), X(SCALE, scale), X(SCALE_BY, scale_by), X(CAST, cast),                              \
+        X(CROSS_ENTROPY, cross_entropy), X(CROSS_ENTROPY_MERGE, cross_entropy_merge),                                 \
         X(CROSS_ENTROPY_GRAD, cross_entropy_grad), X(SUM, sum), X(ATTENTION, attention), X(CACHE_WRITE, cache_write), \
         X(ATTENTION_SINK, attention_sink), X(ATTENTION_SINK_GRAD, attention_sink_grad),                               \
         X(ATTENTION_MERGE, attention_merge), X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad),  \

@@ -34,6 +34,8 @@ ls_status ls_check_conv(const ls_kernel_call *call);
 ls_status ls_check_conv_dw(const ls_kernel_call *call);
 ls_status ls_check_deal_rows(const ls_kernel_call *call);
 ls_status ls_check_matmul(const ls_kernel_call *call);
+ls_status ls_check_matmul_blocks(const ls_kernel_call *call);
+ls_status ls_check_decode(const ls_kernel_call *call);
 ls_status ls_check_attention(const ls_kernel_call *call);
 ls_status ls_check_attention_products(const ls_kernel_call *call);
 ls_status ls_check_attention_weighted(const ls_kernel_call *call);
@@ -54,6 +56,13 @@ ls_status ls_check_linear_recurrence_back(const ls_kernel_call *call);
 ls_status ls_check_linear_recurrence_follow(const ls_kernel_call *call);
 ls_status ls_check_rnn(const ls_kernel_call *call);
 ls_status ls_check_rnn_grad(const ls_kernel_call *call);
+
+/* And in `reads_too`. */
+unsigned ls_reads_of_matmul(const void *params);
+unsigned ls_reads_of_contract(const void *params);
+unsigned ls_reads_of_attention(const void *params);
+unsigned ls_reads_of_weighted(const void *params);
+unsigned ls_reads_of_attention_grad(const void *params);
 
 /* A view as text for errors: "f32[2,3]". */
 typedef struct ls_view_text {

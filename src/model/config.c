@@ -142,7 +142,6 @@ ls_status ls_config_windows(ls_json_value root, ls_model_config *out) {
 /* --- the whole config --------------------------------------------------------------------------------------------- */
 
 static const ls_config_rule rules_for_all[] = {
-    {"quantization_config", LS_RULE_ABSENT, 0, "to be left out: weights are floats"},
     {"is_causal", LS_RULE_FLAG, 1, "true: attention is causal"},
     {"per_layer_config", LS_RULE_ABSENT, 0, "to be left out: layers are alike"},
     {NULL, LS_RULE_ABSENT, 0, NULL},

@@ -43,10 +43,12 @@ static ls_status read_config(ls_json *document, ls_model *model) {
     LS_PATH name = NULL;
     const ls_json_value root = ls_json_root(document);
     ls_status status = ls_path_print(&name, "%s", root.file);
+    if (status.code == LS_OK) status = ls_quantized_read(root, &model->stored);
     if (status.code == LS_OK) status = ls_config_unwrap(root, &model->text, &model->wrapper);
     if (status.code == LS_OK && model->wrapper == NULL) status = read_document(document, model);
     ls_json_free(document);
     LS_TRY(status);
+    LS_TRY(ls_quantized_forget(&model->text));
     if (model->wrapper != NULL) LS_TRY(parse_config(name, model));
     return count_parameters(model);
 }

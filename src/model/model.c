@@ -114,6 +114,7 @@ static ls_status create(const char *path, const char *text, const ls_rope_change
         return ls_error(LS_USAGE, "--model is missing; expected a config.json, a graph.json, or the folder of one");
     ls_model *model = calloc(1, sizeof *model);
     if (model == NULL) return ls_error(LS_NO_MEMORY, "no memory to open the model %s", path);
+    model->kept = model->stored = LS_DTYPES;
     const ls_status status = text != NULL ? open_text(path, text, model) : open_model(path, change, model);
     if (status.code != LS_OK) {
         ls_model_close(model);
@@ -229,6 +230,7 @@ static ls_status build_adapted(const ls_model *model, ls_graph *g, const ls_mode
 static ls_status build(const ls_model *model, ls_graph *g, const ls_model_lengths *lengths, ls_language_model *out) {
     ls_language_model lm = {0};
     LS_TRY(model->adapter != NULL ? build_adapted(model, g, lengths, &lm) : model->kind->build(model, g, lengths, &lm));
+    ls_base_keep(model, g, lm.logits);
     LS_TRY(ls_graph_accumulate_loss(g, lm.loss));
     lm.forward_nodes = g->n_nodes;
     *out = lm;
@@ -402,6 +404,7 @@ ls_status ls_model_score(ls_model *model) {
 
 ls_status ls_model_adapt(ls_model *model, const ls_adapter_choice *choice) {
     ls_adapter *adapter = NULL;
+    if (choice->base != NULL) LS_TRY(ls_base_parse(choice->base, &model->kept));
     if (choice->folder == NULL && choice->lora == NULL) return ls_ok();
     if (model->adapter != NULL)
         return ls_error(LS_USAGE, "--model is an adapter already; expected the folder of a model beside --adapter or "
@@ -409,11 +412,21 @@ ls_status ls_model_adapt(ls_model *model, const ls_adapter_choice *choice) {
     LS_TRY(ls_adapter_open(choice, &adapter));
     ls_status status = resolve(model, adapter);
     if (status.code == LS_OK) status = adapt(model, adapter);
+    if (status.code == LS_OK && model->kept == LS_DTYPES) model->kept = model->stored;
     if (status.code == LS_OK)
         model->adapter = adapter;
     else
         ls_adapter_close(adapter);
     return status;
+}
+
+void ls_model_keep(ls_model *model, ls_dtype type) { model->kept = type; }
+
+ls_status ls_model_check_trained(const ls_model *model) {
+    if (model->adapter != NULL || model->kept == LS_DTYPES) return ls_ok();
+    return ls_error(LS_USAGE,
+                    "--base %s: matrices in that type are not trained; expected --lora or --adapter beside it",
+                    ls_dtype_name(model->kept));
 }
 
 bool ls_model_print_adapter(const ls_model *model, char *out, size_t room) {

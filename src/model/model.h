@@ -92,9 +92,19 @@ LS_MUST_USE ls_status ls_model_open_changed(const char *path, const ls_rope_chan
 LS_MUST_USE ls_status ls_model_open_text(const char *name, const char *text, ls_model **out);
 /*
  * Gives the model an adapter, where the choice has one: from then on it is built with that, and its weights are those
- * of both, of which its own must be trained. LS_USAGE: it has an adapter already.
+ * of both, of which its own must be trained; and its matrices the type that the choice says. LS_USAGE: it has an
+ * adapter already.
  */
 LS_MUST_USE ls_status ls_model_adapt(ls_model *model, const ls_adapter_choice *choice);
+/*
+ * From now on the model's own matrices that are not trained are kept in that type (model/base.c); LS_DTYPES: in that of
+ * the run. ls_model_adapt has called it.
+ */
+void ls_model_keep(ls_model *model, ls_dtype type);
+/*
+ * LS_USAGE: matrices are kept in another type, and no adapter is trained on them; the message says what is expected.
+ */
+LS_MUST_USE ls_status ls_model_check_trained(const ls_model *model);
 /*
  * From now on the model is built with another loss: the sum over all tokens of the token's loss, times its weight in
  * the input LS_MODEL_WEIGHTS, G[B,S], divided by nothing. LS_UNSUPPORTED: the model is a graph.json, whose loss is part

@@ -241,8 +241,10 @@ struct ls_model {
     const ls_architecture *architecture;
     const ls_wrapper *wrapper; /* of the file that the model was opened from; NULL: it has a text model alone */
     ls_model_config config;
+    ls_dtype stored; /* the type of blocks that its quantization_config says; LS_DTYPES: it has none */
     /* Of a graph.json: */
     ls_imported *imported;
+    ls_dtype kept;       /* the type of matrices that are not trained (base.c); LS_DTYPES: that of the run */
     ls_adapter *adapter; /* NULL: none */
     char *adapter_text;  /* its adapter_config.json */
     uint64_t base;       /* with an adapter: identifies the files of the weights that it is on */
@@ -253,6 +255,23 @@ ls_tensor ls_distilled(const ls_model *model, ls_graph *g, const ls_language_mod
 
 /* The parameter of a head that scores, which the files of a language model do not have. */
 #define LS_SCORE_WEIGHT "score.weight"
+
+/* --- the type of matrices that are not trained (base.c) ----------------------------------------------------------- */
+
+/* The type that --base names. */
+LS_MUST_USE ls_status ls_base_parse(const char *name, ls_dtype *out);
+/* In a graph that is not differentiated yet. logits: of the graph, or none. */
+void ls_base_keep(const ls_model *model, ls_graph *graph, ls_tensor logits);
+
+/* --- files of matrices in few bytes (quantized.c) ----------------------------------------------------------------- */
+
+/*
+ * The type of blocks in which the files hold matrices, by quantization_config; LS_DTYPES: they are floats.
+ * LS_UNSUPPORTED names the field.
+ */
+LS_MUST_USE ls_status ls_quantized_read(ls_json_value root, ls_dtype *out);
+/* The text of a config.json without that field: what Longspan writes are floats. */
+LS_MUST_USE ls_status ls_quantized_forget(char **text);
 
 /* --- reading a config (config.c, config_rope.c) ------------------------------------------------------------------- */
 

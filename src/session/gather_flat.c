@@ -145,9 +145,9 @@ static ls_status gather(gathering *g, bool everywhere) {
     const bool takes = g->write != NULL;
     int64_t elements = 0;
     for (size_t p = 0; p < g->mine.n; p++) elements += g->mine.list[p].count;
-    const ls_comm_pieces places = {sizeof(held_piece) * g->mine.n, give_places, takes ? take_places : NULL, g};
+    const ls_comm_pieces places = {sizeof(held_piece) * g->mine.n, give_places, takes ? take_places : NULL, g, 0};
     const ls_comm_pieces values = {ls_dtype_bytes(g->dtype) * (size_t)elements, give_elements,
-                                   takes ? take_elements : NULL, g};
+                                   takes ? take_elements : NULL, g, ls_dtype_bytes(g->dtype)};
     LS_TRY(ls_comm_agree(comm, ls_comm_gather(comm, &places, everywhere)));
     return ls_comm_gather(comm, &values, everywhere);
 }

@@ -2,6 +2,7 @@
 #include "tensor/tensor.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/base.h"
 
@@ -9,13 +10,14 @@ typedef struct dtype_row {
     const char *name;
     size_t bytes;
     ls_dtype accumulator;
+    int64_t values; /* numbers in an element */
 } dtype_row;
 
 static const dtype_row dtypes[LS_DTYPES] = {
-    [LS_F32] = {"f32", 4, LS_F32},
-    [LS_F64] = {"f64", 8, LS_F64},
-    [LS_BF16] = {"bf16", 2, LS_F32},
-    [LS_I32] = {"i32", 4, LS_F32},
+    [LS_F32] = {"f32", 4, LS_F32, 1},       [LS_F64] = {"f64", 8, LS_F64, 1},
+    [LS_BF16] = {"bf16", 2, LS_F32, 1},     [LS_I32] = {"i32", 4, LS_F32, 1},
+    [LS_NF4] = {"nf4", 32 + 4, LS_F32, 64}, [LS_INT8] = {"int8", 64 + 4, LS_F32, 64},
+    [LS_FP8] = {"fp8", 64 + 4, LS_F32, 64}, [LS_MXFP4] = {"mxfp4", 16 + 1, LS_F32, 32},
 };
 
 static const dtype_row *row_of(ls_dtype dtype) {
@@ -24,6 +26,8 @@ static const dtype_row *row_of(ls_dtype dtype) {
 }
 
 size_t ls_dtype_bytes(ls_dtype dtype) { return row_of(dtype)->bytes; }
+
+int64_t ls_dtype_values(ls_dtype dtype) { return row_of(dtype)->values; }
 
 const char *ls_dtype_name(ls_dtype dtype) { return row_of(dtype)->name; }
 
@@ -154,7 +158,9 @@ ls_range ls_view_range(const ls_view *view, size_t offset) {
 
 void ls_view_fill(const ls_view *view, uint32_t seed) {
     const int64_t n = ls_view_elements(view);
-    for (int64_t i = 0; i < n; i++) {
+    const bool blocks = ls_dtype_is_block(view->dtype);
+    if (blocks) memset(view->data, 0x22, ls_view_bytes(view)); /* whose numbers are finite */
+    for (int64_t i = 0; i < n && !blocks; i++) {
         seed = seed * 1664525u + 1013904223u; /* the generator of Numerical Recipes */
         const float x = (float)(int32_t)seed * 0x1p-31f;
         if (view->dtype == LS_BF16)

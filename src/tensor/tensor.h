@@ -18,9 +18,12 @@
 #include <stddef.h>
 
 size_t ls_dtype_bytes(ls_dtype dtype);
-const char *ls_dtype_name(ls_dtype dtype); /* "f32", "f64", "bf16", "i32" */
+const char *ls_dtype_name(ls_dtype dtype); /* "f32", "f64", "bf16", "i32", "nf4" ... */
+/* Numbers in an element: 1, or as many as a block has. */
+int64_t ls_dtype_values(ls_dtype dtype);
+static inline bool ls_dtype_is_block(ls_dtype dtype) { return ls_dtype_values(dtype) > 1; }
 
-/* Element i of an array, of any type. */
+/* Element i of an array, of any type but those of blocks. */
 double ls_number_at(const void *elements, ls_dtype dtype, int64_t i);
 
 /* The type of sums over elements of `dtype`: f64 for f64, otherwise f32. */
@@ -42,7 +45,7 @@ typedef struct ls_view {
 
 /*
  * Fills a dense view of a floating-point type with numbers in [-1, 1) that depend on the seed only, as input of
- * measurements: zeros would not be representative.
+ * measurements: zeros would not be representative. All blocks of numbers are alike.
  */
 void ls_view_fill(const ls_view *view, uint32_t seed);
 

@@ -252,7 +252,7 @@ ls_status ls_comparing_weigh(void *context, int64_t first, int64_t n, const floa
     const bool finds = c->rank->rank == 0;
     LS_TRY(ls_comm_agree(c->rank->comm, finds ? weigh_step(c, first, n, losses, weights, out) : ls_ok()));
     LS_TRY(ls_comm_broadcast(c->rank->comm, out, sizeof *out));
-    const ls_comm_pieces all = {finds ? bytes : 0, give_weights, finds ? NULL : take_weights, weights};
+    const ls_comm_pieces all = {finds ? bytes : 0, give_weights, finds ? NULL : take_weights, weights, 0};
     return ls_comm_gather(c->rank->comm, &all, true);
 }
 

@@ -140,14 +140,12 @@ static ls_status apply(const ls_groups *given, const ls_model *model, parameter_
                                 group->pattern, group->optimizer->name, info->name, info->shape.ndim);
             info->frozen |= group->frozen; /* what the model does not train stays as it is */
             if (group->kept != NULL) info->kept = *group->kept;
-            if (info->kept != g->dtype && kept == NULL) kept = info;
-            if (info->kept != g->dtype && info->kept != kept->kept)
-                return ls_error(LS_USAGE,
-                                "--group '%s': %s is kept in %s and %s in %s; expected one type beside that of "
-                                "--dtype",
-                                group->pattern, kept->name, ls_dtype_name(kept->kept), info->name,
-                                ls_dtype_name(info->kept));
         }
+        if (info->kept != g->dtype && kept == NULL) kept = info;
+        if (info->kept != g->dtype && info->kept != kept->kept)
+            return ls_error(
+                LS_USAGE, "--group and --base: %s is kept in %s and %s in %s; expected one type beside that of --dtype",
+                kept->name, ls_dtype_name(kept->kept), info->name, ls_dtype_name(info->kept));
         trained |= !info->frozen;
         p++;
     }

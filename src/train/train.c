@@ -92,8 +92,9 @@ static ls_status lengthen_model(const ls_training *t) {
 /* A resumed run has the adapter of its checkpoint. */
 static ls_status adapt_model(const ls_training *t) {
     char text[200];
-    const ls_adapter_choice of_checkpoint = {.folder = t->resumed_from};
+    const ls_adapter_choice of_checkpoint = {.folder = t->resumed_from, .base = t->options.adapter.base};
     LS_TRY(ls_model_adapt(t->model, ls_checkpoint_has_adapter(t->resumed_from) ? &of_checkpoint : &t->options.adapter));
+    LS_TRY(ls_model_check_trained(t->model));
     if (ls_model_print_adapter(t->model, text, sizeof text)) ls_log("adapter: %s", text);
     return ls_ok();
 }

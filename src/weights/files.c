@@ -37,6 +37,8 @@ struct ls_weight_files {
     char left_out[200];                 /* "" or what is not read */
     held_twice *twice;                  /* [n_twice] tensors that the files hold twice */
     int n_twice;
+    ls_stored **stored; /* [n_stored] matrices in few bytes, sorted by name */
+    int n_stored;
     int n;
     ls_st_file *file[]; /* [n] */
 };
@@ -245,6 +247,26 @@ static const ls_st_tensor *find_tensor(const ls_weight_files *files, const char 
     return found;
 }
 
+static int by_stored_name(const void *a, const void *b) {
+    return strcmp(ls_stored_name(*(ls_stored *const *)a), ls_stored_name(*(ls_stored *const *)b));
+}
+
+static int stored_is_named(const void *name, const void *stored) {
+    return strcmp(name, ls_stored_name(*(ls_stored *const *)stored));
+}
+
+static const ls_stored *find_stored(const ls_weight_files *files, const char *name) {
+    if (files->n_stored == 0) return NULL;
+    ls_stored *const *found =
+        bsearch(name, (const void *)files->stored, (size_t)files->n_stored, sizeof(ls_stored *), stored_is_named);
+    return found != NULL ? *found : NULL;
+}
+
+const ls_stored *ls_weight_files_stored(const ls_weight_files *files, const ls_flat *flat) {
+    char room[MOST_NAME];
+    return find_stored(files, name_in_files(files, flat->name, room));
+}
+
 const ls_st_tensor *ls_weight_files_of(const ls_weight_files *files, const ls_flat *flat) {
     char room[MOST_NAME];
     const ls_st_tensor *t = find_tensor(files, name_in_files(files, flat->name, room), NULL);
@@ -287,6 +309,7 @@ typedef struct checking {
     int n_expected;
     complaint complaints[KINDS];
     complaint left_out;
+    ls_status status; /* the first mistake in a matrix in few bytes */
 } checking;
 
 static void shape_text(int ndim, const int64_t *size, char *out, size_t room) {
@@ -302,10 +325,39 @@ static bool same_shape(const ls_st_tensor *t, const ls_shape *shape) {
     return same;
 }
 
+/* The shape of a parameter's numbers, of which an element may be a block. */
+static ls_shape shape_of(const ls_flat *flat) {
+    ls_shape shape = flat->shape;
+    if (shape.ndim > 0) shape.dim[shape.ndim - 1].size *= ls_dtype_values(flat->dtype);
+    return shape;
+}
+
+static const ls_st_tensor *find_with_path(const void *files, const char *name, const char **path) {
+    const ls_weight_files *f = files;
+    for (int i = 0; i < f->n; i++) {
+        const ls_st_tensor *t = ls_st_find(f->file[i], name);
+        *path = ls_st_path(f->file[i]);
+        if (t != NULL) return t;
+    }
+    return NULL;
+}
+
+/* Whether the files hold the parameter in few bytes, or try to. */
+static bool check_stored(checking *c, const char *name, const ls_shape *shape) {
+    ls_weight_files *files = c->files;
+    ls_stored *stored;
+    const ls_status status = ls_stored_open(&(ls_stored_lookup){find_with_path, files}, name, shape, &stored);
+    if (c->status.code == LS_OK) c->status = status;
+    if (stored != NULL) files->stored[files->n_stored++] = stored;
+    return stored != NULL || status.code != LS_OK;
+}
+
 static void check_parameter(checking *c, const ls_flat *flat) {
     int times = 0;
     char room[MOST_NAME];
     const char *name = name_in_files(c->files, flat->name, room);
+    const ls_shape shape = shape_of(flat);
+    if (check_stored(c, name, &shape)) return;
     const ls_st_tensor *t = find_tensor(c->files, name, &times);
     if (t == NULL) {
         complain(&c->complaints[MISSING], "%s", name);
@@ -313,10 +365,10 @@ static void check_parameter(checking *c, const ls_flat *flat) {
     }
     if (times > 1) complain(&c->complaints[REPEATED], "%s", name);
     if (t->dtype > LS_ST_BF16) complain(&c->complaints[NOT_FLOAT], "%s is %s", name, ls_st_dtype_name(t->dtype));
-    if (same_shape(t, &flat->shape)) return;
+    if (same_shape(t, &shape)) return;
     char found[96], wanted[64];
     shape_text(t->ndim, t->shape, found, sizeof found);
-    ls_shape_print(&flat->shape, wanted, sizeof wanted);
+    ls_shape_print(&shape, wanted, sizeof wanted);
     complain(&c->complaints[MISSHAPEN], "%s is %s, expected %s", name, found, wanted);
 }
 
@@ -372,8 +424,18 @@ static bool is_left_out(const char *name, const ls_weight_rules *rules) {
     return false;
 }
 
+/* Whether it is a part of a matrix in few bytes. */
+static bool is_of_stored(const ls_weight_files *files, const char *name) {
+    char of[MOST_NAME];
+    for (int rule = 0; rule < ls_stored_rules() && files->n_stored > 0; rule++)
+        if (ls_stored_belongs(name, of, sizeof of, rule) && find_stored(files, of) != NULL) return true;
+    return false;
+}
+
 static void check_tensor(checking *c, const ls_st_tensor *t, const char *path) {
-    if (is_expected(c, t->name) || is_derived(t->name, c->rules) || note_copy(c, t, path)) return;
+    if (is_expected(c, t->name) || is_of_stored(c->files, t->name) || is_derived(t->name, c->rules) ||
+        note_copy(c, t, path))
+        return;
     complain(is_left_out(t->name, c->rules) ? &c->left_out : &c->complaints[EXTRA], "%s", t->name);
 }
 
@@ -403,6 +465,7 @@ static ls_status check_files(ls_weight_files *files, const char *what, const lis
                                  {"of another type than F64, F32, F16, BF16", 0, ""},
                                  {"not in the file that the index says", 0, ""},
                                  {NOT_TIED, 0, ""}}};
+    c.status = ls_ok();
     c.expected = calloc((size_t)image->n_flats + 1, sizeof *c.expected);
     if (c.expected == NULL) return ls_error(LS_NO_MEMORY, "no memory to check %s", what);
     for (int i = 0; i < image->n_flats; i++) {
@@ -410,6 +473,7 @@ static ls_status check_files(ls_weight_files *files, const char *what, const lis
         c.expected[c.n_expected++] = image->flats[i].name;
         check_parameter(&c, &image->flats[i]);
     }
+    qsort((void *)files->stored, (size_t)files->n_stored, sizeof *files->stored, by_stored_name);
     qsort(c.expected, (size_t)c.n_expected, sizeof *c.expected, by_name);
     for (int f = 0; f < files->n; f++)
         for (int64_t t = 0; t < ls_st_count(files->file[f]); t++)
@@ -422,7 +486,7 @@ static ls_status check_files(ls_weight_files *files, const char *what, const lis
     free(c.expected);
     if (c.left_out.count > 0)
         snprintf(files->left_out, sizeof files->left_out, "%d tensors (%s)", c.left_out.count, c.left_out.list);
-    return report(&c, what);
+    return c.status.code != LS_OK ? c.status : report(&c, what);
 }
 
 /* ---- checking: a tensor that the files hold twice ---- */
@@ -472,8 +536,9 @@ static ls_status open_listed(const char *what, const listing *l, const ls_image 
     if (files == NULL) return ls_error(LS_NO_MEMORY, "no memory to open %s", what);
     if (rules == NULL) rules = &none;
     files->twice = calloc((size_t)rules->n_copies + 1, sizeof *files->twice);
-    if (files->twice == NULL) {
-        free(files);
+    files->stored = calloc((size_t)image->n_flats + 1, sizeof *files->stored);
+    if (files->twice == NULL || files->stored == NULL) {
+        ls_weight_files_close(files);
         return ls_error(LS_NO_MEMORY, "no memory to open %s", what);
     }
     ls_status status = ls_ok();
@@ -510,7 +575,9 @@ ls_status ls_weight_files_open_file(const char *path, const ls_image *image, con
 
 void ls_weight_files_close(ls_weight_files *files) {
     if (files == NULL) return;
+    for (int i = 0; i < files->n_stored; i++) ls_stored_close(files->stored[i]);
     for (int i = 0; i < files->n; i++) ls_st_close(files->file[i]);
+    free((void *)files->stored);
     free(files->twice);
     free(files);
 }

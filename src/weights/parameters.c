@@ -43,7 +43,32 @@ typedef struct filling {
     ls_status status;     /* the first error */
 } filling;
 
+void ls_weights_from_f32(const float *x, int64_t n, ls_dtype dtype, void *to) {
+    if (ls_dtype_is_block(dtype)) ls_blocks_encode(dtype, x, n / ls_dtype_values(dtype), to);
+    for (int64_t i = 0; i < n && !ls_dtype_is_block(dtype); i++) {
+        if (dtype == LS_F64)
+            ((double *)to)[i] = (double)x[i];
+        else if (dtype == LS_F32)
+            ((float *)to)[i] = x[i];
+        else
+            ((ls_bf16 *)to)[i] = ls_bf16_from_f32(x[i]);
+    }
+}
+
+static void narrow_to_blocks(const double *x, int64_t n, ls_dtype dtype, char *to) {
+    float numbers[LS_BLOCK_MOST_VALUES];
+    const int64_t values = ls_dtype_values(dtype);
+    for (int64_t at = 0; at < n; at += values, to += ls_dtype_bytes(dtype)) {
+        for (int64_t i = 0; i < values; i++) numbers[i] = (float)x[at + i];
+        ls_blocks_encode(dtype, numbers, 1, to);
+    }
+}
+
 void ls_weights_narrow(const double *x, int64_t n, ls_dtype dtype, void *to) {
+    if (ls_dtype_is_block(dtype)) {
+        narrow_to_blocks(x, n, dtype, to);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         if (dtype == LS_F64)
             ((double *)to)[i] = x[i];
@@ -54,13 +79,15 @@ void ls_weights_narrow(const double *x, int64_t n, ls_dtype dtype, void *to) {
     }
 }
 
-/* Writes n numbers to elements `at` and on of a bound tensor. */
+/* Writes elements `at` to at + n of a bound tensor. */
 static ls_status store(ls_executor *executor, const char *name, int64_t at, const double *x, int64_t n) {
     double elements[STORE_COUNT];
-    for (int64_t first = 0; first < n; first += STORE_COUNT) {
-        const int64_t count = ls_min(STORE_COUNT, n - first);
+    for (int64_t first = 0, count; first < n; first += count) {
+        const ls_operand one = ls_image_elements(ls_executor_image(executor), name, at + first, 1);
+        const int64_t values = ls_dtype_values(one.view.dtype);
+        count = ls_min(STORE_COUNT / values, n - first);
         const ls_operand to = ls_image_elements(ls_executor_image(executor), name, at + first, count);
-        ls_weights_narrow(x + first, count, to.view.dtype, elements);
+        ls_weights_narrow(x + first * values, count * values, to.view.dtype, elements);
         LS_TRY(ls_executor_write(executor, &to, elements));
     }
     return ls_ok();
@@ -94,7 +121,9 @@ typedef struct numbers {
 
 static ls_status store_part(void *context, const char *name, int64_t at, int64_t start, int64_t count) {
     const numbers *n = context;
-    return store(n->executor, name, at, n->values + (start - n->chunk->flat->start - n->chunk->start), count);
+    const ls_flat *flat = n->chunk->flat;
+    const int64_t first = (start - flat->start - n->chunk->start) * ls_dtype_values(flat->dtype);
+    return store(n->executor, name, at, n->values + first, count);
 }
 
 static ls_status store_chunk(ls_executor *executor, const chunk *c, const double *values) {
@@ -113,7 +142,7 @@ ls_status ls_weights_store(ls_executor *executor, const ls_flat *flat, const dou
     for (int64_t at = 0, n; at < flat->count; at += n) {
         n = flat->count - at;
         const int64_t whole = whole_of(executor, flat, at, &n);
-        LS_TRY(store_chunk(executor, &(chunk){flat, at, n, ALL}, values + whole));
+        LS_TRY(store_chunk(executor, &(chunk){flat, at, n, ALL}, values + whole * ls_dtype_values(flat->dtype)));
     }
     return ls_ok();
 }
@@ -126,10 +155,11 @@ static void record_error(filling *f, ls_status status) {
 }
 
 static ls_status read_chunk(const filling *f, const chunk *c, double *x) {
+    const int64_t values = ls_dtype_values(c->flat->dtype);
     for (int64_t done = 0, n; done < c->count; done += n) {
         n = c->count - done;
         const int64_t whole = whole_of(f->executor, c->flat, c->start + done, &n);
-        LS_TRY(f->source->read(f->source->context, c->flat, whole, n, x + done));
+        LS_TRY(f->source->read(f->source->context, c->flat, whole * values, n * values, x + done * values));
     }
     return store_chunk(f->executor, c, x);
 }
@@ -147,10 +177,11 @@ static ls_status convert_part(void *context, const char *name, int64_t at, int64
     const ls_flat *flat = c->chunk->flat;
     const ls_operand to = ls_image_elements(ls_executor_image(f->executor), name, at, count);
     char *room = c->room;
+    const int64_t values = ls_dtype_values(flat->dtype);
     for (int64_t done = 0, n; done < count; done += n) {
         n = count - done;
         const int64_t whole = whole_of(f->executor, flat, start - flat->start + done, &n);
-        LS_TRY(f->source->convert(f->source->context, flat, whole, n, to.view.dtype,
+        LS_TRY(f->source->convert(f->source->context, flat, whole * values, n * values, to.view.dtype,
                                   room + (size_t)done * ls_dtype_bytes(to.view.dtype)));
     }
     return ls_executor_write(f->executor, &to, room);
@@ -169,14 +200,14 @@ static void fill_chunk(void *context, int i, int thread) {
     if (status.code != LS_OK) record_error(f, status);
 }
 
-/* Cuts an extent into chunks of at most `most` elements and returns their number. chunks NULL: only counts. */
+/* Cuts an extent into chunks of at most `most` numbers and returns how many they are. chunks NULL: only counts. */
 static int cut_extent(const ls_image *image, const extent *e, int64_t most, chunk *chunks) {
     int n = 0;
     for (int i = 0; i < image->n_flats; i++) {
         const ls_flat *flat = &image->flats[i];
-        const int64_t end = ls_min(e->end - flat->start, flat->count);
-        for (int64_t start = ls_max(e->start - flat->start, 0); start < end; start += most, n++)
-            if (chunks != NULL) chunks[n] = (chunk){flat, start, ls_min(most, end - start), e->what};
+        const int64_t end = ls_min(e->end - flat->start, flat->count), each = most / ls_dtype_values(flat->dtype);
+        for (int64_t start = ls_max(e->start - flat->start, 0); start < end; start += each, n++)
+            if (chunks != NULL) chunks[n] = (chunk){flat, start, ls_min(each, end - start), e->what};
     }
     return n;
 }
@@ -316,7 +347,35 @@ static ls_status take_share(void *context, int rank, size_t at, const void *data
 
 static ls_status exchange_shares(sharing *s, ls_comm *comm) {
     const size_t bytes = element_bytes(s) * (size_t)(share_start(s, s->place + 1) - share_start(s, s->place));
-    return ls_comm_gather(comm, &(ls_comm_pieces){bytes, give_share, take_share, s}, true);
+    return ls_comm_gather(comm, &(ls_comm_pieces){bytes, give_share, take_share, s, element_bytes(s)}, true);
+}
+
+/* What is kept in blocks, and what rounding to them changed, for rank 0 to say. Collective. */
+static ls_status say_blocks(const ls_executor *executor, ls_comm *comm, const ls_weight_source *source) {
+    const ls_image *image = ls_executor_image(executor);
+    ls_weights_rounding sums = {0};
+    ls_dtype type = LS_DTYPES;
+    int matrices = 0, others = 0;
+    for (int f = 0; f < image->n_flats; f++) {
+        const ls_flat *flat = &image->flats[f];
+        const bool blocks = ls_dtype_is_block(flat->dtype);
+        if (blocks) type = flat->dtype;
+        matrices += blocks;
+        others += !blocks && flat->borrowed && flat->shape.ndim == 2;
+    }
+    if (matrices == 0) return ls_ok();
+    if (source->rounding != NULL) sums = source->rounding(source->context);
+    double error = sums.numbers > 0 ? sqrt(sums.change / fmax(sums.squares, 1e-300)) : 0;
+    LS_TRY(ls_comm_max_f64(comm, &error, 1));
+    if (ls_comm_rank(comm) != 0) return ls_ok();
+    ls_log("base: %d matrices in %s, %.4g bytes a number; %d matrices in %s", matrices, ls_dtype_name(type),
+           (double)ls_dtype_bytes(type) / (double)ls_dtype_values(type), others, ls_dtype_name(image->dtype));
+    if (error > 0)
+        ls_log(
+            "base: numbers that its files hold otherwise are rounded to %s, which changes them by %.3g %% (root mean "
+            "square, of the rank with most)",
+            ls_dtype_name(type), 100 * error);
+    return ls_ok();
 }
 
 ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source,
@@ -325,6 +384,7 @@ ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_
     if (source->left_out != NULL && ls_comm_rank(comm) == 0)
         ls_log("of the weights, %s are left out: the model does not have them", source->left_out);
     LS_TRY(ls_comm_agree(comm, alone ? ls_weights_fill(executor, source) : fill_own(executor, source)));
+    LS_TRY(say_blocks(executor, comm, source));
     const double began = ls_seconds();
     bool exchanged = false;
     for (int i = 0; i < (int)LS_COUNT(filled) && !alone; i++) {
@@ -341,21 +401,32 @@ ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_
 
 /* ---- numbers that are not finite ---- */
 
-/* LS_INVALID names the first element of a part of a parameter that is not finite. */
+/* Number i of elements of any type. */
+static double number_at(const void *elements, ls_dtype dtype, int64_t i) {
+    float decoded[LS_BLOCK_MOST_VALUES];
+    const int64_t values = ls_dtype_values(dtype);
+    if (values == 1) return ls_number_at(elements, dtype, i);
+    ls_blocks_decode(dtype, (const char *)elements + (size_t)(i / values) * ls_dtype_bytes(dtype), 1, decoded);
+    return (double)decoded[i % values];
+}
+
+/* LS_INVALID names the first number of a part of a parameter that is not finite. */
 static ls_status check_finite(const ls_executor *executor, const ls_flat *flat, const ls_flat_piece *part,
                               const char *what) {
     const ls_image *image = ls_executor_image(executor);
     double elements[STORE_COUNT];
-    for (int64_t first = 0; first < part->count; first += STORE_COUNT) {
-        const int64_t n = ls_min(STORE_COUNT, part->count - first);
+    const int64_t each = ls_dtype_values(flat->dtype), most = STORE_COUNT / each;
+    for (int64_t first = 0; first < part->count; first += most) {
+        const int64_t n = ls_min(most, part->count - first);
         const ls_binding *values = ls_image_find(image, ls_flat_values(image, flat));
         const ls_operand from = ls_operand_slice(values->operand, 0, part->at + first, n);
         LS_TRY(ls_executor_read(executor, &from, elements));
-        for (int64_t i = 0; i < n; i++) {
-            const double number = ls_number_at(elements, flat->dtype, i);
+        for (int64_t i = 0; i < n * each; i++) {
+            const double number = number_at(elements, flat->dtype, i);
             if (!isfinite(number)) {
                 int64_t n_one = 1;
-                const long long element = whole_of(executor, flat, part->start - flat->start + first + i, &n_one);
+                const int64_t whole = whole_of(executor, flat, part->start - flat->start + first + i / each, &n_one);
+                const long long element = whole * each + i % each;
                 return ls_error(LS_INVALID, "%s not finite: element %lld of tensor %s is %g", what, element, flat->name,
                                 isnan(number) ? NAN : number);
             }

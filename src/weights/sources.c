@@ -2,6 +2,7 @@
 #include "weights/weights_impl.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,8 @@ typedef struct source_state {
     ls_weight_files *files; /* NULL: random */
     ls_weight_random rule;
     _Atomic int64_t bytes_read; /* of the files */
+    pthread_mutex_t lock;       /* protects rounding */
+    ls_weights_rounding rounding;
 } source_state;
 
 /* ---- random numbers ---- */
@@ -95,9 +98,11 @@ static ls_status read_random(void *context, const ls_flat *flat, int64_t start, 
 
 /* ---- files ---- */
 
-/* Finds the tensor of a parameter, of which some elements are about to be read; LS_INVALID: a copy of them differs. */
-static ls_status begin_to_read(source_state *state, const ls_flat *flat, int64_t start, int64_t count,
-                               const ls_st_tensor **out) {
+static int64_t bytes_read(void *context) { return atomic_load(&((source_state *)context)->bytes_read); }
+
+/* Numbers [start, start + count) of a parameter, of which a copy is compared; LS_INVALID: it differs. */
+static ls_status find_part(source_state *state, const ls_flat *flat, int64_t start, int64_t count,
+                           const ls_st_tensor **out) {
     const ls_st_tensor *t = ls_weight_files_of(state->files, flat);
     LS_ASSERT(start + count <= t->count);
     int64_t bytes = count * (int64_t)ls_st_dtype_bytes(t->dtype);
@@ -107,37 +112,108 @@ static ls_status begin_to_read(source_state *state, const ls_flat *flat, int64_t
     return ls_ok();
 }
 
-static int64_t bytes_read(void *context) { return atomic_load(&((source_state *)context)->bytes_read); }
+enum { NUMBERS = 4096 }; /* that are f32 at a time, between files and blocks */
 
-static ls_status read_files(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
-    const ls_st_tensor *t;
-    LS_TRY(begin_to_read(context, flat, start, count, &t));
-    return ls_st_convert(t, start, count, LS_F64, out);
+static ls_weights_rounding rounding(void *context) {
+    source_state *state = context;
+    pthread_mutex_lock(&state->lock);
+    const ls_weights_rounding sums = state->rounding;
+    pthread_mutex_unlock(&state->lock);
+    return sums;
 }
 
-/* From F64 to bf16 by way of f32, because parameters are also made from f32 masters. */
-static void convert_twice(const ls_st_tensor *t, int64_t start, int64_t count, ls_bf16 *out) {
-    enum { BLOCK = 1024 };
-    float block[BLOCK];
-    for (int64_t i = 0; i < count; i += BLOCK) {
-        const int64_t n = ls_min(BLOCK, count - i);
-        const ls_status status = ls_st_convert(t, start + i, n, LS_F32, block);
-        LS_ASSERT(status.code == LS_OK);
-        for (int64_t k = 0; k < n; k++) out[i + k] = ls_bf16_from_f32(block[k]);
+/* Notes what became of at most NUMBERS numbers in blocks. */
+static void note_rounding(source_state *state, const float *numbers, int64_t n, ls_dtype to, const void *blocks) {
+    float decoded[NUMBERS];
+    ls_weights_rounding sums = {.numbers = (double)n};
+    ls_blocks_decode(to, blocks, n / ls_dtype_values(to), decoded);
+    for (int64_t i = 0; i < n; i++) {
+        const double change = (double)decoded[i] - (double)numbers[i];
+        sums.squares += (double)numbers[i] * (double)numbers[i];
+        sums.change += change * change;
+    }
+    pthread_mutex_lock(&state->lock);
+    state->rounding.numbers += sums.numbers;
+    state->rounding.squares += sums.squares;
+    state->rounding.change += sums.change;
+    pthread_mutex_unlock(&state->lock);
+}
+
+/* n numbers, at most NUMBERS, become elements at number `at` of *out. */
+static void put_numbers(source_state *state, const float *numbers, int64_t n, ls_dtype to, int64_t at, void *out) {
+    char *elements = (char *)out + ls_dtype_bytes(to) * (size_t)(at / ls_dtype_values(to));
+    ls_weights_from_f32(numbers, n, to, elements);
+    if (ls_dtype_is_block(to)) note_rounding(state, numbers, n, to, elements);
+}
+
+static ls_status convert_part(source_state *state, const ls_st_tensor *t, int64_t start, int64_t count, ls_dtype to,
+                              void *out) {
+    float block[NUMBERS];
+    /* From F64 to bf16 by way of f32, because parameters are also made from f32 masters. */
+    if (!ls_dtype_is_block(to) && (t->dtype != LS_ST_F64 || to != LS_BF16))
+        return ls_st_convert(t, start, count, to, out);
+    for (int64_t i = 0; i < count; i += NUMBERS) {
+        const int64_t n = ls_min(NUMBERS, count - i);
+        LS_TRY(ls_st_convert(t, start + i, n, LS_F32, block));
+        put_numbers(state, block, n, to, i, out);
+    }
+    return ls_ok();
+}
+
+/* Of a matrix in few bytes: its blocks as they are, or its numbers in another type. */
+static void convert_stored(source_state *state, const ls_stored *stored, int64_t start, int64_t count, ls_dtype to,
+                           void *out) {
+    const int64_t values = ls_dtype_values(to), from = ls_dtype_values(ls_stored_dtype(stored));
+    float block[NUMBERS];
+    atomic_fetch_add(&state->bytes_read, count / from * (int64_t)ls_dtype_bytes(ls_stored_dtype(stored)));
+    if (ls_stored_dtype(stored) == to) {
+        ls_stored_blocks(stored, start / values, count / values, out);
+        return;
+    }
+    for (int64_t i = 0; i < count; i += NUMBERS) {
+        const int64_t n = ls_min(NUMBERS, count - i);
+        ls_stored_numbers(stored, start + i, n, block);
+        put_numbers(state, block, n, to, i, out);
     }
 }
 
 static ls_status convert_files(void *context, const ls_flat *flat, int64_t start, int64_t count, ls_dtype to,
                                void *out) {
+    source_state *state = context;
+    const ls_stored *stored = ls_weight_files_stored(state->files, flat);
     const ls_st_tensor *t;
-    LS_TRY(begin_to_read(context, flat, start, count, &t));
-    ls_status status = ls_ok();
-    if (t->dtype == LS_ST_F64 && to == LS_BF16)
-        convert_twice(t, start, count, out);
-    else
-        status = ls_st_convert(t, start, count, to, out);
+    if (stored != NULL) {
+        convert_stored(state, stored, start, count, to, out);
+        return ls_ok();
+    }
+    LS_TRY(find_part(state, flat, start, count, &t));
+    LS_TRY(convert_part(state, t, start, count, to, out));
     ls_st_forget(t, start, count);
-    return status;
+    return ls_ok();
+}
+
+/* Of a parameter in blocks the numbers that these say. */
+static ls_status read_blocks(source_state *state, const ls_flat *flat, int64_t start, int64_t count, double *out) {
+    const int64_t values = ls_dtype_values(flat->dtype);
+    unsigned char block[LS_BLOCK_MOST_BYTES];
+    float numbers[LS_BLOCK_MOST_VALUES];
+    for (int64_t at = start, n; at < start + count; at += n) {
+        n = ls_min(values - at % values, start + count - at);
+        LS_TRY(convert_files(state, flat, at - at % values, values, flat->dtype, block));
+        ls_blocks_decode(flat->dtype, block, 1, numbers);
+        for (int64_t i = 0; i < n; i++) out[at - start + i] = (double)numbers[at % values + i];
+    }
+    return ls_ok();
+}
+
+static ls_status read_files(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
+    source_state *state = context;
+    const ls_st_tensor *t;
+    if (ls_dtype_is_block(flat->dtype)) return read_blocks(state, flat, start, count, out);
+    if (ls_weight_files_stored(state->files, flat) != NULL)
+        return convert_files(state, flat, start, count, LS_F64, out);
+    LS_TRY(find_part(state, flat, start, count, &t));
+    return ls_st_convert(t, start, count, LS_F64, out);
 }
 
 /* ---- opening ---- */
@@ -145,6 +221,7 @@ static ls_status convert_files(void *context, const ls_flat *flat, int64_t start
 static void close_state(void *context) {
     source_state *state = context;
     ls_weight_files_close(state->files);
+    pthread_mutex_destroy(&state->lock);
     free(state);
 }
 
@@ -155,12 +232,13 @@ static ls_status make_source(ls_weight_files *files, ls_weight_random rule, ls_w
         ls_weight_files_close(files);
         return ls_error(LS_NO_MEMORY, "no memory for a source of weights");
     }
-    *state = (source_state){.files = files, .rule = rule};
+    *state = (source_state){.files = files, .rule = rule, .lock = PTHREAD_MUTEX_INITIALIZER};
     *out = files == NULL ? (ls_weight_source){.read = read_random, .context = state, .close = close_state}
                          : (ls_weight_source){.read = read_files,
                                               .context = state,
                                               .convert = convert_files,
                                               .bytes_read = bytes_read,
+                                              .rounding = rounding,
                                               .left_out = ls_weight_files_left_out(files),
                                               .close = close_state};
     return ls_ok();
@@ -223,7 +301,7 @@ static ls_status convert_composed(void *context, const ls_flat *flat, int64_t st
     for (int64_t i = 0; i < count; i += BLOCK) {
         const int64_t n = ls_min(BLOCK, count - i);
         LS_TRY(s->read(s->context, flat, start + i, n, block));
-        ls_weights_narrow(block, n, to, (char *)out + (size_t)i * ls_dtype_bytes(to));
+        ls_weights_narrow(block, n, to, (char *)out + (size_t)(i / ls_dtype_values(to)) * ls_dtype_bytes(to));
     }
     return ls_ok();
 }
@@ -235,6 +313,11 @@ static int64_t bytes_of_composed(void *context) {
     for (size_t i = 0; i < LS_COUNT(both); i++)
         if (both[i]->bytes_read != NULL) bytes += both[i]->bytes_read(both[i]->context);
     return bytes;
+}
+
+static ls_weights_rounding rounding_of_composed(void *context) {
+    const composed *c = context;
+    return c->base.rounding != NULL ? c->base.rounding(c->base.context) : (ls_weights_rounding){0};
 }
 
 static void close_composed(void *context) {
@@ -258,6 +341,7 @@ ls_status ls_weights_compose(const ls_weight_source *base, const ls_weight_sourc
                               .context = c,
                               .convert = convert_composed,
                               .bytes_read = bytes_of_composed,
+                              .rounding = rounding_of_composed,
                               .left_out = base->left_out,
                               .close = close_composed};
     return ls_ok();

@@ -7,17 +7,27 @@
 
 #include "run/run.h"
 
+/* Of numbers that became blocks: how many, the sum of their squares, and that of what rounding changed. */
+typedef struct ls_weights_rounding {
+    double numbers, squares, change;
+} ls_weights_rounding;
+
 /*
- * Gives elements [start, start + count) of a parameter (flat: its name and shape). Any thread may call the functions. A
- * source whose context is NULL is none.
+ * Gives numbers [start, start + count) of a parameter (flat: its name, shape and type; of blocks whole ones, as far as
+ * they are converted to such). Any thread may call the functions. A source whose context is NULL is none.
  */
 typedef struct ls_weight_source {
-    /* As f64, which holds every source type exactly. */
+    /* As f64, which holds every source type exactly. Of a parameter in blocks: what these decode to. */
     ls_status (*read)(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out);
     void *context;
-    /* As f32, f64 or bf16, into their final place; f64 becomes bf16 by way of f32. NULL: the source can only read. */
+    /*
+     * As f32, f64, bf16 or blocks, into their final place; f64 becomes bf16 by way of f32. NULL: the source can only
+     * read.
+     */
     ls_status (*convert)(void *context, const ls_flat *flat, int64_t start, int64_t count, ls_dtype to, void *out);
     int64_t (*bytes_read)(void *context); /* of files, by all calls so far; NULL: the source reads no files */
+    /* What rounding numbers to blocks has changed, by all calls so far; NULL: nothing is rounded so. */
+    ls_weights_rounding (*rounding)(void *context);
     const char *left_out; /* what files hold that is not read, for a line; lives as long as the source. NULL: nothing */
     void (*close)(void *context); /* frees what it made; NULL: the source owns nothing */
 } ls_weight_source;
@@ -41,10 +51,11 @@ LS_MUST_USE ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *com
 LS_MUST_USE ls_status ls_weights_store(ls_executor *executor, const ls_flat *flat, const double *values);
 
 /*
- * Converts n numbers to elements of a floating-point type. bf16 is rounded from f32, not from f64, because the update
- * also makes parameters from f32 masters.
+ * Converts n numbers to elements of a floating-point type or to blocks. bf16 is rounded from f32, not from f64, because
+ * the update also makes parameters from f32 masters.
  */
 void ls_weights_narrow(const double *x, int64_t n, ls_dtype dtype, void *to);
+void ls_weights_from_f32(const float *x, int64_t n, ls_dtype dtype, void *to);
 
 /*
  * Explains a result that is not finite. LS_INVALID: `what`, which begins the message, then the first element of a

@@ -48,7 +48,7 @@ static ls_status gather_all(ls_comm *comm, void *context) {
     for (int round = 0; round < 14; round++) {
         const bool everywhere = round % 2 != 0;
         listening l = {.rank = ls_comm_rank(comm), .round = round, .last = -1};
-        const ls_comm_pieces pieces = {bytes_of(l.rank, round), give, take, &l};
+        const ls_comm_pieces pieces = {bytes_of(l.rank, round), give, take, &l, 0};
         LS_TRY(ls_comm_gather(comm, &pieces, everywhere));
         for (int r = 0; r < ranks; r++) RANK_CHECK(l.at[r] == (everywhere || l.rank == 0 ? bytes_of(r, round) : 0));
     }
@@ -73,7 +73,7 @@ static ls_status refuse(void *context, int rank, size_t at, const void *data, si
 static ls_status gather_and_refuse(ls_comm *comm, void *context) {
     (void)context;
     listening l = {.rank = ls_comm_rank(comm), .last = -1};
-    ls_comm_pieces pieces = {bytes_of(l.rank, 0), give, l.rank == 0 ? refuse : take, &l};
+    ls_comm_pieces pieces = {bytes_of(l.rank, 0), give, l.rank == 0 ? refuse : take, &l, 0};
     const ls_status status = ls_comm_gather(comm, &pieces, true);
     RANK_CHECK(status.code == (l.rank == 0 ? LS_IO : LS_OK));
     return ls_comm_barrier(comm);

@@ -50,7 +50,7 @@ static ls_status broadcast(ls_comm *comm) {
     return ls_comm_broadcast(comm, &value, sizeof value);
 }
 static ls_status gather(ls_comm *comm, bool everywhere) {
-    return ls_comm_gather(comm, &(ls_comm_pieces){40, give_zeros, take_nothing, NULL}, everywhere);
+    return ls_comm_gather(comm, &(ls_comm_pieces){40, give_zeros, take_nothing, NULL, 0}, everywhere);
 }
 static ls_status gather_to_0(ls_comm *comm) { return gather(comm, false); }
 static ls_status gather_to_all(ls_comm *comm) { return gather(comm, true); }

@@ -445,6 +445,25 @@ static void edits_one_member(void **state) {
     assert_error(ls_json_set_member("[]", "y", "1", &edited), LS_INVALID, "\"y\" cannot be set", "no JSON object");
 }
 
+static void test_drop_member(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *without;
+    } cases[] = {
+        {"{\"a\": 1}", "{\"a\": 1}"},
+        {"{\"x\": [1, {\"x\": 2}]}", "{}"},
+        {"{ \"x\" : 1 , \"a\": 1}", "{ \"a\": 1}"},
+        {"{\"a\": \"x\",\n  \"x\": \"a, b\"\n}", "{\"a\": \"x\"}"},
+        {"{\"a\": 1, \"x\": {\"b\": [2]}, \"c\": 3}", "{\"a\": 1, \"c\": 3}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *edited = NULL;
+        assert_ok(ls_json_drop_member(cases[i].text, "x", &edited));
+        assert_string_equal(edited, cases[i].without);
+        free(edited);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gets_fields),
@@ -464,6 +483,7 @@ int main(void) {
         cmocka_unit_test(broken_lines_are_named),
         cmocka_unit_test(strange_lines_are_kept),
         cmocka_unit_test(edits_one_member),
+        cmocka_unit_test(test_drop_member),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -498,10 +498,12 @@ static void test_rows(void **state) {
         }
         ls_graph_destroy(g);
     }
-    /* Only these are in no graph of a user's; test_graph_decode has those of one more token, on tp=2 too. */
+    /* Only these are in no graph of a user's (of matrices in blocks of numbers: test_cli_base); test_graph_decode has
+     * those of one more token, on tp=2 too. */
     const ls_op *const others[] = {
         &ls_op_attention_cached, &ls_op_linear_recurrence_next, &ls_op_conv_next,    &ls_op_redistribute,
-        &ls_op_stage_send,       &ls_op_stage_expect,           &ls_op_stage_arrive, &ls_op_rnn_next};
+        &ls_op_stage_send,       &ls_op_stage_expect,           &ls_op_stage_arrive, &ls_op_rnn_next,
+        &ls_op_linear_blocks,    &ls_op_linear_dx_blocks,       &ls_op_decode};
     for (int k = 0; ls_op_at(k) != NULL; k++)
         for (size_t o = 0; o < LS_COUNT(others); o++) seen[k] |= ls_op_at(k) == others[o];
     for (int k = 0; ls_op_at(k) != NULL; k++)

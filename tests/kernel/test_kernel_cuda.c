@@ -82,6 +82,7 @@ static void all_examples(void **unused) {
         example_groups[g].visit(example_groups[g].f32_only ? run_f32 : run_types);
     tried[LS_KERNEL_ATTENTION] = tried[LS_KERNEL_ATTENTION_GRAD] = 1; /* test_kernel_cuda_attention.c */
     tried[LS_KERNEL_MATMUL] = 1;                                      /* test_kernel_cuda_cublaslt.c */
+    tried[LS_KERNEL_MATMUL_BLOCKS] = tried[LS_KERNEL_DECODE] = 1;     /* test_kernel_blocks.c */
     for (const ls_kernel *const *row = ls_cuda_kernels; *row != NULL; row++)
         if (tried[(*row)->id] == 0) fail_msg("no example of %s", ls_kernel_name(*row));
 }

@@ -162,7 +162,8 @@ static const ls_kernel *const *registered(void) {
 /*
  * What each instruction set gets, in the order of ls_isas: r a kernel of ref, b of base, 2 of avx2, 5 of avx512, f of
  * avx512bf16, a of amx,
- * - none. By element type in the order of ls_dtype; then the contracts for which that is so.
+ * - none, as of types that are not there. By element type in the order of ls_dtype; then the contracts for which that
+ * is so.
  */
 static const struct {
     const char *by_type[LS_DTYPES];
@@ -225,13 +226,17 @@ static const struct {
       LS_KERNEL_TOPK,
       LS_KERNEL_CONTRACT,
       LS_KERNEL_NOISE}},
-    {{"rb25ff", "rrrrrr", "-b25fa", "------"}, {LS_KERNEL_MATMUL, LS_KERNEL_ATTENTION, LS_KERNEL_ATTENTION_GRAD}},
+    {{"rb25ff", "rrrrrr", "-b25ff", "------"}, {LS_KERNEL_DECODE}},
+    {{"rb25ff", "rrrrrr", "-b25fa", "------"},
+     {LS_KERNEL_MATMUL, LS_KERNEL_MATMUL_BLOCKS, LS_KERNEL_ATTENTION, LS_KERNEL_ATTENTION_GRAD}},
     {{"rb25ff", "rrrrrr", "rb25ff", "------"}, {LS_KERNEL_CAST, LS_KERNEL_SUM}},
-    {{"rb25ff", "rrrrrr", "rb25ff", "rrrrrr"}, {LS_KERNEL_COPY, LS_KERNEL_FILL}},
+    {{"rb25ff", "rrrrrr", "rb25ff", "rrrrrr", "rrrrrr", "rrrrrr", "rrrrrr", "rrrrrr"}, {LS_KERNEL_COPY}},
+    {{"rb25ff", "rrrrrr", "rb25ff", "rrrrrr"}, {LS_KERNEL_FILL}},
     {{"rrrrrr", "rrrrrr", "rrrrrr", "------"},
      {LS_KERNEL_ROPE_TABLE, LS_KERNEL_CACHE_WRITE, LS_KERNEL_STEP_CONTROL, LS_KERNEL_LOCAL_IDS,
       LS_KERNEL_CROSS_ENTROPY_MERGE, LS_KERNEL_DEAL_ROWS, LS_KERNEL_COLLECT_ROWS}},
-    {{"rrrrrr", "rrrrrr", "rrrrrr", "rrrrrr"}, {LS_KERNEL_OFFLOAD, LS_KERNEL_FETCH}},
+    {{"rrrrrr", "rrrrrr", "rrrrrr", "rrrrrr", "rrrrrr", "rrrrrr", "rrrrrr", "rrrrrr"},
+     {LS_KERNEL_OFFLOAD, LS_KERNEL_FETCH}},
     {{"rrrrrr", "rrrrrr", "------", "------"},
      {LS_KERNEL_EXACT_SUM, LS_KERNEL_EXACT_VALUE, LS_KERNEL_ATTENTION_PRODUCTS, LS_KERNEL_ATTENTION_SOFTMAX,
       LS_KERNEL_ATTENTION_SOFTMAX_GRAD, LS_KERNEL_ATTENTION_WEIGHTED, LS_KERNEL_ATTENTION_WEIGHTED_BACK}},
@@ -268,7 +273,8 @@ static void test_every_choice(void **state) {
         for (int i = 0; i < MOST_ALIKE && chosen[g].id[i] != LS_KERNEL_NONE; i++, contracts++) {
             for (int t = 0; t < LS_DTYPES; t++) {
                 for (int isa = 0; isa < LS_ISA_COUNT; isa++)
-                    check_choice(chosen[g].id[i], (ls_dtype)t, (ls_isa)isa, expected_here(chosen[g].by_type[t][isa]));
+                    check_choice(chosen[g].id[i], (ls_dtype)t, (ls_isa)isa,
+                                 expected_here(chosen[g].by_type[t] != NULL ? chosen[g].by_type[t][isa] : '-'));
             }
         }
     }

@@ -99,6 +99,7 @@ const ls_op ls_op_linear = {.name = "linear",
                             .shape = linear_shape,
                             .gradient = linear_gradient,
                             .dims_of = linear_dims,
+                            .in_blocks = &ls_op_linear_blocks,
                             .addends = 1U << 0 | 1U << 2,
                             .flops = matmul_flops};
 
@@ -110,6 +111,7 @@ const ls_op ls_op_linear_dx = {.name = "linear_dx",
                                .n_out = 1,
                                .shape = dx_shape,
                                .dims_of = dx_dims,
+                               .in_blocks = &ls_op_linear_dx_blocks,
                                .addends = 1U << 0,
                                .flops = matmul_flops};
 

@@ -22,6 +22,7 @@ typedef struct matmul_plan {
     int64_t step;                   /* rows or columns of a part; the last has fewer */
     size_t scratch;                 /* bytes of each part */
     int64_t elements[OPERANDS];     /* of operands that are widened; 0 for the others */
+    int64_t c_row;                  /* elements between rows of C, before it is widened */
     size_t at[OPERANDS], workspace; /* offsets of the f32 copies, and total size, in bytes */
 } matmul_plan;
 
@@ -47,7 +48,7 @@ ls_cpu_product ls_cpu_product_of(const ls_kernel_call *call) {
         .bias = call->n_in > 2,
         .accumulate = params->accumulate,
     };
-    p.c_row = p.N;
+    p.c_row = ls_view_is_dense(&call->out[0]) ? p.N : call->out[0].stride[0];
     return p;
 }
 
@@ -71,6 +72,8 @@ static void cut(matmul_plan *plan, int threads) {
 static void widen(matmul_plan *plan) {
     ls_cpu_product *p = &plan->whole;
     plan->widened = true;
+    plan->c_row = p->c_row;
+    if (p->out == LS_BF16) p->c_row = p->N;
     plan->elements[OPERAND_A] = p->M * p->K;
     plan->elements[OPERAND_B] = p->K * p->N;
     plan->elements[OPERAND_BIAS] = p->bias ? p->N : 0;
@@ -175,20 +178,42 @@ static void widen_operand_part(const void *context, int part, int64_t start, int
     for (int64_t i = start; i < end; i++) to[i] = ls_bf16_to_f32(from[i]);
 }
 
-static void narrow_c_part(const void *context, int part, int64_t start, int64_t end) {
+/* Rows start .. end - 1 of C. */
+static void widen_c_rows(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
     const matmul_job *job = context;
-    ls_bf16 *to = (ls_bf16 *)(uintptr_t)job->original[OPERAND_C];
-    for (int64_t i = start; i < end; i++) to[i] = ls_bf16_from_f32(widened(job, OPERAND_C)[i]);
+    const matmul_plan *plan = &job->matmul->plan;
+    const ls_bf16 *from = (const ls_bf16 *)job->original[OPERAND_C] + start * plan->c_row;
+    float *to = widened(job, OPERAND_C) + start * plan->whole.N;
+    for (int64_t row = start; row < end; row++, from += plan->c_row, to += plan->whole.N)
+        for (int64_t i = 0; i < plan->whole.N; i++) to[i] = ls_bf16_to_f32(from[i]);
+}
+
+static void narrow_c_rows(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    const matmul_job *job = context;
+    const matmul_plan *plan = &job->matmul->plan;
+    ls_bf16 *to = (ls_bf16 *)(uintptr_t)job->original[OPERAND_C] + start * plan->c_row;
+    const float *from = widened(job, OPERAND_C) + start * plan->whole.N;
+    for (int64_t row = start; row < end; row++, to += plan->c_row, from += plan->whole.N)
+        for (int64_t i = 0; i < plan->whole.N; i++) to[i] = ls_bf16_from_f32(from[i]);
+}
+
+/* Between a bf16 C and its f32 copy. */
+static void convert_c(const matmul_job *job, ls_pool *pool, int threads, ls_cpu_body rows) {
+    const ls_cpu_product *p = &job->matmul->plan.whole;
+    if (job->matmul->plan.elements[OPERAND_C] == 0) return;
+    ls_cpu_split(pool, p->M, ls_cpu_parts(p->M, ls_max(1, 16384 / p->N), threads), rows, job);
 }
 
 static void widen_operands(matmul_job *job, ls_pool *pool, int threads) {
     const matmul_plan *plan = &job->matmul->plan;
     for (int i = 0; i < OPERANDS; i++) {
-        if (plan->elements[i] == 0 || (i == OPERAND_C && !plan->whole.accumulate)) continue;
+        if (plan->elements[i] == 0 || i == OPERAND_C) continue;
         const one_operand o = {job, i};
         ls_cpu_split(pool, plan->elements[i], ls_cpu_parts(plan->elements[i], 16384, threads), widen_operand_part, &o);
     }
+    if (plan->whole.accumulate) convert_c(job, pool, threads, widen_c_rows);
     job->data.a = widened(job, OPERAND_A);
     job->data.b = widened(job, OPERAND_B);
     job->data.bias = widened(job, OPERAND_BIAS);
@@ -204,6 +229,5 @@ void ls_cpu_matmul_run(const ls_kernel_call *call, void *state, ls_pool *pool) {
                       .data = {call->in[0].data, call->in[1].data, bias, call->out[0].data, NULL}};
     if (m->plan.widened) widen_operands(&job, pool, call->threads);
     ls_pool_run(pool, m->plan.parts, run_part, &job);
-    const int64_t narrowed = m->plan.elements[OPERAND_C];
-    if (narrowed > 0) ls_cpu_split(pool, narrowed, ls_cpu_parts(narrowed, 16384, call->threads), narrow_c_part, &job);
+    convert_c(&job, pool, call->threads, narrow_c_rows);
 }

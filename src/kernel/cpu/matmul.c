@@ -282,7 +282,8 @@ static void ragged_product(const panel *whole, int64_t columns, float *block) {
 typedef struct vectors_job {
     const ls_kernel_call *call;
     const vectors_plan *plan;
-    float *c;         /* the call's C, or its f32 sums in the workspace */
+    float *c; /* the call's C, or its f32 sums in the workspace */
+    int64_t c_row;
     int64_t k, depth; /* first k and depth of the pass */
     int64_t *kept;
 } vectors_job;
@@ -335,8 +336,8 @@ static void panel_of_part(const vectors_job *job, const part *t, int64_t j) {
             .a_step = by_rows ? 1 : VECTOR_ROWS,
             .rows = t->rows,
             .depth = ls_min(CHUNK, job->depth - k),
-            .c = job->c + t->row * p->of.N + column,
-            .c_row = p->of.N,
+            .c = job->c + t->row * job->c_row + column,
+            .c_row = job->c_row,
             .add = p->of.accumulate || !first,
             .bias = first && p->of.bias ? (const element *)job->call->in[2].data + column : NULL,
             .next = next_of_b(job, column, k),
@@ -367,23 +368,33 @@ static void run_part(void *context, int i, int thread) {
     for (int64_t j = 0; j < t.columns; j += PANEL) panel_of_part(job, &t, j);
 }
 
+/* Rows start .. end - 1. */
 static void widen_part(const void *context, int i, int64_t start, int64_t end) {
     (void)i;
     const vectors_job *job = context;
-    copy_as_f32(job->c + start, (const element *)job->call->out[0].data + start, end - start);
+    const ls_cpu_product *of = &job->plan->of;
+    for (int64_t row = start; row < end; row++) {
+        float *to = job->c + row * of->N;
+        const element *from = (const element *)job->call->out[0].data + row * of->c_row;
+        for (int64_t j = 0; j < of->N; j += V_LANES) v_store_f32(to + j, v_load(from + j, of->N - j), of->N - j);
+    }
 }
 
 static void round_part(const void *context, int i, int64_t start, int64_t end) {
     (void)i;
     const vectors_job *job = context;
-    element *to = job->call->out[0].data;
-    for (int64_t j = start; j < end; j += V_LANES) v_store(to + j, v_load_f32(job->c + j, end - j), end - j);
+    const ls_cpu_product *of = &job->plan->of;
+    for (int64_t row = start; row < end; row++) {
+        element *to = (element *)job->call->out[0].data + row * of->c_row;
+        const float *from = job->c + row * of->N;
+        for (int64_t j = 0; j < of->N; j += V_LANES) v_store(to + j, v_load_f32(from + j, of->N - j), of->N - j);
+    }
 }
 
 /* Converts between a bf16 C and its f32 sums: before the product, and after it. */
 static void convert_c(const vectors_job *job, ls_pool *pool, ls_cpu_body body) {
-    const int64_t n = job->plan->of.M * job->plan->of.N;
-    ls_cpu_split(pool, n, ls_cpu_parts(n, 16384, job->plan->threads), body, job);
+    const ls_cpu_product *of = &job->plan->of;
+    ls_cpu_split(pool, of->M, ls_cpu_parts(of->M, ls_max(1, 16384 / of->N), job->plan->threads), body, job);
 }
 
 static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
@@ -393,9 +404,9 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
         ls_cpu_matmul_run(call, s->other, pool);
         return;
     }
-    vectors_job job = {.call = call, .plan = p, .kept = s->kept, .c = call->out[0].data};
+    vectors_job job = {.call = call, .plan = p, .kept = s->kept, .c = call->out[0].data, .c_row = p->of.c_row};
     const bool apart = p->sums_bytes > 0;
-    if (apart) job.c = (void *)((char *)call->workspace + p->thread_bytes * (size_t)p->threads);
+    if (apart) job.c = (void *)((char *)call->workspace + p->thread_bytes * (size_t)p->threads), job.c_row = p->of.N;
     if (apart && p->of.accumulate) convert_c(&job, pool, widen_part);
     for (job.k = 0; job.k < p->of.K; job.k += p->depth) {
         job.depth = ls_min(p->depth, p->of.K - job.k);

@@ -197,7 +197,7 @@ static void finish_row(const ls_kernel_call *call, const tiles_plan *p, const fl
 static void finish_block(const ls_kernel_call *call, const tiles_plan *p, const float *sums, const place *to) {
     const bool plain = !p->wide && !p->of.bias && !p->of.accumulate && to->columns == SIDE;
     for (int64_t r = 0; r < to->rows; r++, sums += SIDE) {
-        const int64_t at = (to->row + r) * p->of.N + to->column;
+        const int64_t at = (to->row + r) * p->of.c_row + to->column;
         if (plain) {
             const __m512bh v = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(sums + 16), _mm512_loadu_ps(sums));
             memcpy((ls_bf16 *)call->out[0].data + at, &v, sizeof v);
@@ -234,8 +234,8 @@ static void row_of_blocks(const tiles_job *job, const part *t, int64_t i, const 
         const place to = {t->row + i, t->column + j, ls_min(SIDE, t->rows - i), ls_min(SIDE, t->columns - j)};
         const ls_bf16 *b = t->b + j * padded;
         if (p->direct && to.rows == SIDE && to.columns == SIDE) {
-            float *c = (float *)job->call->out[0].data + to.row * p->of.N + to.column;
-            block_product(a, b, blocks, c, p->of.N, p->of.accumulate || !first);
+            float *c = (float *)job->call->out[0].data + to.row * p->of.c_row + to.column;
+            block_product(a, b, blocks, c, p->of.c_row, p->of.accumulate || !first);
             continue;
         }
         float *sums = first && last ? t->block : t->waiting + (to.row - job->first) * across + to.column * SIDE;

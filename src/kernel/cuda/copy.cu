@@ -163,6 +163,17 @@ CUDA_ROW(ls_cuda_i32_fetch, FETCH, LS_I32, launch_fetch<int32_t>, nullptr)
 CUDA_ROWS(COPY, copy, launch_copy, nullptr)
 CUDA_ROW(ls_cuda_f64_copy, COPY, LS_F64, launch_copy<double>, nullptr)
 CUDA_ROW(ls_cuda_i32_copy, COPY, LS_I32, launch_copy<int32_t>, nullptr)
+/* Of blocks of numbers, which lie one behind the other. */
+static bool lies_dense(const ls_kernel_call *call) {
+    return ls_view_is_dense(&call->in[0]) && ls_view_is_dense(&call->out[0]);
+}
+static ls_status launch_copy_dense(const ls_kernel_call *call, void *, void *stream) {
+    return copy_bytes("copy", call, stream, cudaMemcpyDeviceToDevice);
+}
+CUDA_ROW_FOR(ls_cuda_nf4_copy, COPY, LS_NF4, launch_copy_dense, nullptr, lies_dense)
+CUDA_ROW_FOR(ls_cuda_int8_copy, COPY, LS_INT8, launch_copy_dense, nullptr, lies_dense)
+CUDA_ROW_FOR(ls_cuda_fp8_copy, COPY, LS_FP8, launch_copy_dense, nullptr, lies_dense)
+CUDA_ROW_FOR(ls_cuda_mxfp4_copy, COPY, LS_MXFP4, launch_copy_dense, nullptr, lies_dense)
 CUDA_ROWS(CAST, cast, launch_cast, nullptr)
 #define ACCUMULATE_ROW(symbol, dtype, T, G) CUDA_ROW(symbol, ACCUMULATE, dtype, (launch_add<T, G>), nullptr)
 ACCUMULATE_ROW(ls_cuda_f32_accumulate, LS_F32, float, float)

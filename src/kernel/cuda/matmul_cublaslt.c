@@ -63,9 +63,9 @@ static size_t workspace(const ls_kernel_call *call) {
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
 static ls_status make_layout(const product *p, const ls_view *view, cublasLtMatrixLayout_t *out) {
-    const ls_view rows = ls_view_rows(*view);
+    const ls_view rows = ls_view_is_dense(view) ? ls_view_rows(*view) : *view;
     const cudaDataType type = view->dtype == LS_BF16 ? CUDA_R_16BF : CUDA_R_32F;
-    CALL(p, cublasLtMatrixLayoutCreate, out, type, (uint64_t)rows.size[1], (uint64_t)rows.size[0], rows.size[1]);
+    CALL(p, cublasLtMatrixLayoutCreate, out, type, (uint64_t)rows.size[1], (uint64_t)rows.size[0], rows.stride[0]);
     return ls_ok();
 }
 
@@ -94,7 +94,10 @@ static ls_status describe(product *p, const ls_kernel_call *call) {
     return make_layout(p, &call->out[0], &p->result);
 }
 
-static bool is_aligned(const ls_view *view) { return (uintptr_t)view->data % ALIGNMENT == 0; }
+static bool is_aligned(const ls_view *view) {
+    const size_t row = view->ndim < 2 ? 0 : (size_t)view->stride[view->ndim - 2] * ls_dtype_bytes(view->dtype);
+    return (uintptr_t)view->data % ALIGNMENT == 0 && (ls_view_is_dense(view) || row % ALIGNMENT == 0);
+}
 
 static ls_status ask_alignment(const product *p, cublasLtMatmulPreferenceAttributes_t of, const ls_view *view) {
     const uint32_t bytes = is_aligned(view) ? ALIGNMENT : (uint32_t)ls_dtype_bytes(view->dtype);

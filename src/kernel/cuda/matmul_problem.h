@@ -15,7 +15,7 @@
 template <typename T> struct product {
     const T *A, *B, *bias; /* no bias: nullptr */
     void *C;               /* of T or f32; with several parts, [parts,M,N] of f32 */
-    int64_t M, N, K;
+    int64_t M, N, K, c_row;
     int parts;
     bool a_by_lines, b_by_lines, accumulate, to_f32;
 };
@@ -43,6 +43,7 @@ template <typename T> static product<T> product_of(const ls_kernel_call *call) {
                     .M = rows_of(&call->out[0]),
                     .N = columns_of(&call->out[0]),
                     .K = params->transpose_a ? rows_of(A) : columns_of(A),
+                    .c_row = ls_view_is_dense(&call->out[0]) ? columns_of(&call->out[0]) : call->out[0].stride[0],
                     .parts = 1,
                     .a_by_lines = !params->transpose_a,
                     .b_by_lines = params->transpose_b,
@@ -79,7 +80,7 @@ template <int STEP, typename T> static __device__ __forceinline__ block_work wor
 template <typename T, typename C>
 static __device__ __forceinline__ void store_sum(const product<T> &p, int part, int64_t m, int64_t n, float sum) {
     if (m >= p.M || n >= p.N) return;
-    C *to = (C *)p.C + (part * p.M + m) * p.N + n;
+    C *to = (C *)p.C + (part * p.M + m) * p.c_row + n;
     if (p.bias != nullptr) sum += to_float(p.bias[n]);
     *to = from_float<C>(p.accumulate ? to_float(*to) + sum : sum);
 }
@@ -104,6 +105,7 @@ static ls_status launch_product(const product<T> &p, void *workspace, void *stre
     if (p.parts == 1) return launch("matmul", stream, blocks, shared, kernel, p);
     product<T> in_parts = p;
     in_parts.C = workspace;
+    in_parts.c_row = p.N;
     in_parts.bias = nullptr;
     in_parts.accumulate = false;
     in_parts.to_f32 = true;

@@ -21,7 +21,7 @@
 #define SUMS(X) X(sum), X(sum_squares), X(normalize)
 #define UPDATES(X) X(step_control), X(adamw), X(sgd), X(lion), X(momentum), X(descend)
 #define ATTENTION_ROWS(X) X(attention_merge), X(attention_sink), X(attention_sink_grad), X(attention_delta)
-#define PRODUCTS(X) X(matmul)
+#define PRODUCTS(X) X(matmul), X(matmul_blocks), X(decode)
 #define SUBJECTS(X)                                                                                                   \
     ELEMENTWISE(X), ACTIVATION(X), NORMS(X), ROTATE(X), CONV(X), RECURRENCE(X), EMBEDDING(X), COPY(X), COLUMN_SUM(X), \
         LOSSES(X), SUMS(X), UPDATES(X), ATTENTION_ROWS(X), PRODUCTS(X), GENERAL(X)
@@ -31,6 +31,7 @@
 extern const ls_kernel SUBJECTS(F32), SUBJECTS(BF16);
 extern const ls_kernel ls_cuda_f64_copy, ls_cuda_i32_copy, ls_cuda_f64_fill, ls_cuda_i32_fill, ls_cuda_i32_offload,
     ls_cuda_i32_fetch;
+extern const ls_kernel ls_cuda_nf4_copy, ls_cuda_int8_copy, ls_cuda_fp8_copy, ls_cuda_mxfp4_copy;
 extern const ls_kernel ls_cuda_f64_accumulate, ls_cuda_f64_add_rows;
 extern const ls_kernel ls_cuda_f32_exact_sum, ls_cuda_f32_exact_value;
 extern const ls_kernel ls_cuda_f32_attention, ls_cuda_f32_attention_grad, ls_cuda_bf16_attention_plain,
@@ -46,6 +47,10 @@ const ls_kernel *const ls_cuda_kernels[] = {
     SUBJECTS(BF16_ADDRESS),
     &ls_cuda_f64_copy,
     &ls_cuda_i32_copy,
+    &ls_cuda_nf4_copy,
+    &ls_cuda_int8_copy,
+    &ls_cuda_fp8_copy,
+    &ls_cuda_mxfp4_copy,
     &ls_cuda_f64_fill,
     &ls_cuda_i32_fill,
     &ls_cuda_i32_offload,

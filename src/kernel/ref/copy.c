@@ -176,4 +176,12 @@ const ls_kernel REF(fetch_bf16) = {
     .id = LS_KERNEL_FETCH, .dtype = LS_BF16, .prepare = prepare_fetch, .run = run_dense_copy};
 const ls_kernel REF(cache_write_bf16) = {
     .id = LS_KERNEL_CACHE_WRITE, .dtype = LS_BF16, .prepare = prepare_write, .run = run_write};
+#define COPIES_OF(name, type)                                                                         \
+    const ls_kernel REF(copy_##name) = {                                                              \
+        .id = LS_KERNEL_COPY, .dtype = (type), .prepare = prepare_copy, .run = run_copy};             \
+    const ls_kernel REF(offload_##name) = {                                                           \
+        .id = LS_KERNEL_OFFLOAD, .dtype = (type), .prepare = prepare_offload, .run = run_dense_copy}; \
+    const ls_kernel REF(fetch_##name) = {                                                             \
+        .id = LS_KERNEL_FETCH, .dtype = (type), .prepare = prepare_fetch, .run = run_dense_copy};
+REF_BLOCK_TYPES(COPIES_OF)
 #endif

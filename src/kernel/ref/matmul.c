@@ -12,7 +12,7 @@ enum { TILE = 64 };
 typedef struct product {
     const real *A, *B, *bias; /* bias may be NULL */
     int64_t M, N, K;
-    int64_t a_row, a_column, b_row, b_column; /* strides of op(A), op(B) */
+    int64_t a_row, a_column, b_row, b_column, c_row; /* strides of op(A), op(B), C */
     ls_view C;
     bool accumulate;
     int64_t tiles_n;
@@ -39,7 +39,7 @@ static void add_row(const double *restrict a, const double B[TILE][TILE], int64_
 
 /* The kernel for f64 may have an f32 result. */
 static void store(const product *p, int64_t m, int64_t n, double value) {
-    const int64_t at = m * p->N + n;
+    const int64_t at = m * p->c_row + n;
     if (p->bias != NULL) value += (double)p->bias[n];
     if (p->C.dtype == LS_REAL) {
         real *C = p->C.data;
@@ -92,6 +92,7 @@ static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
         .C = call->out[0],
         .accumulate = params->accumulate,
     };
+    p.c_row = ls_view_is_dense(&p.C) ? p.N : p.C.stride[0];
     p.tiles_n = ls_ceil_div(p.N, TILE);
     ref_split(pool, ls_ceil_div(p.M, TILE) * p.tiles_n, tiles, &p);
 }

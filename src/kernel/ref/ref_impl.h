@@ -28,6 +28,9 @@ extern const ls_kernel REF(copy_bf16), REF(copy_i32), REF(fill_bf16), REF(fill_i
     REF(rope_table_bf16), REF(step_control_bf16), REF(cache_write_bf16), REF(offload_bf16), REF(fetch_bf16),
     REF(offload_i32), REF(fetch_i32), REF(local_ids_bf16), REF(cross_entropy_merge_bf16), REF(deal_rows_bf16),
     REF(collect_rows_bf16);
+#define REF_BLOCK_TYPES(X) X(nf4, LS_NF4) X(int8, LS_INT8) X(fp8, LS_FP8) X(mxfp4, LS_MXFP4)
+#define REF_COPIES(name, dtype) extern const ls_kernel REF(copy_##name), REF(offload_##name), REF(fetch_##name);
+REF_BLOCK_TYPES(REF_COPIES)
 #endif
 
 /* --- work on threads ---------------------------------------------------------------------------------------------- */

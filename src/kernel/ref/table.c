@@ -10,5 +10,7 @@ const ls_kernel *const REF(kernels)[] = {
     &REF(fetch_bf16), &REF(offload_i32), &REF(fetch_i32), &REF(sum_bf16), &REF(rope_table_bf16),
     &REF(step_control_bf16), &REF(cache_write_bf16), &REF(local_ids_bf16), &REF(cross_entropy_merge_bf16),
     &REF(deal_rows_bf16), &REF(collect_rows_bf16),
+#define COPIES(name, dtype) &REF(copy_##name), &REF(offload_##name), &REF(fetch_##name),
+    REF_BLOCK_TYPES(COPIES)
 #endif
-    NULL};
+        NULL};

@@ -1,0 +1,46 @@
+/*
+ * In which type the matrices of a model are kept that are not trained: that of --base, or of the form in which the
+ * files hold them. All matrices are that by which activations are multiplied, but for the one that makes the logits, as
+ * bitsandbytes does it; tables, biases and norms have the type of the run.
+ */
+#include "graph/graph.h"
+#include "model/model_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const ls_dtype types[] = {LS_BF16, LS_FP8, LS_INT8, LS_NF4};
+
+ls_status ls_base_parse(const char *name, ls_dtype *out) {
+    for (size_t i = 0; i < LS_COUNT(types); i++) {
+        if (strcmp(ls_dtype_name(types[i]), name) != 0) continue;
+        *out = types[i];
+        return ls_ok();
+    }
+    return ls_error(LS_USAGE, "--base %s; expected bf16, fp8, int8 or nf4", name);
+}
+
+/* The product that makes the logits; NULL: there is none. */
+static const ls_node *head_of(const ls_graph *g, ls_tensor logits) {
+    const ls_node *node = logits.id != 0 ? ls_graph_producer(g, logits) : NULL;
+    while (node != NULL && node->op != &ls_op_linear && node->n_in > 0) node = ls_graph_producer(g, node->in[0]);
+    return node;
+}
+
+/* Whether rows of the matrix are whole blocks. */
+static bool fits(const ls_tensor_info *matrix, ls_dtype type) {
+    return matrix->shape.dim[matrix->shape.ndim - 1].size % ls_dtype_values(type) == 0;
+}
+
+void ls_base_keep(const ls_model *model, ls_graph *g, ls_tensor logits) {
+    const ls_node *head = head_of(g, logits);
+    for (int n = 0; n < g->n_nodes && model->kept != LS_DTYPES; n++) {
+        const ls_node *node = &g->nodes[n];
+        if (node->op != &ls_op_linear || node == head) continue;
+        ls_tensor_info *matrix = &g->tensors[node->in[1].id];
+        const bool own = matrix->role == LS_ROLE_PARAMETER && !matrix->added;
+        if (!own || (model->adapter != NULL && !matrix->borrowed) || !fits(matrix, model->kept)) continue;
+        matrix->kept = model->kept;
+        matrix->frozen = matrix->borrowed = true;
+    }
+}
