@@ -159,6 +159,7 @@ ls_tensor ls_conv(ls_graph *g, ls_tensor x, ls_tensor weight) {
 
 /* Whether the weight has one row, so that no token needs another. */
 static bool is_product(const ls_graph *g, ls_tensor x, ls_tensor weight) {
+    if (g == NULL || !ls_graph_has(g, x) || !ls_graph_has(g, weight)) return false; /* the op refuses them */
     const ls_tensor_info *of = ls_graph_tensor(g, x), *w = ls_graph_tensor(g, weight);
     return w->dtype == g->dtype && of->dtype == g->dtype && w->shape.ndim == 2 && of->shape.ndim == 3 &&
            w->shape.dim[0].size == 1 && w->shape.dim[1].size == of->shape.dim[2].size;
@@ -167,7 +168,6 @@ static bool is_product(const ls_graph *g, ls_tensor x, ls_tensor weight) {
 ls_tensor ls_conv_within(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_conv_form *form) {
     static const ls_map_step product = {LS_MAP_MUL, 0, 1, 0, 0};
     if (form == NULL) return ls_graph_fail(g, ls_error(LS_INVALID, "op conv: its form is NULL"));
-    if (!ls_graph_usable(g, x, "ls_conv_within") || !ls_graph_usable(g, weight, "ls_conv_within")) return LS_NO_TENSOR;
     if (is_product(g, x, weight)) {
         const ls_tensor in[] = {x, ls_reshape(g, weight, 1, &ls_graph_tensor(g, weight)->shape.dim[1].size)};
         return ls_map(g, in, 2, &(ls_expression){.step = &product, .n_steps = 1});
