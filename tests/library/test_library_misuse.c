@@ -206,7 +206,7 @@ static const mistake mistakes[] = {
     {"element type -1", cast_minus, LS_INVALID},
     {"the batch and the sequence first", shift_weight, LS_INVALID},
     {"input 1 is no tensor of this graph", conv_foreign, LS_INVALID},
-    {"expected the type and shape of \"", recurrence_gate, LS_INVALID},
+    {"and its shape", recurrence_gate, LS_INVALID},
     {"the list of sizes is NULL", reshape_sizeless, LS_INVALID},
     {"0 dimensions", reshape_none, LS_INVALID},
     {"at least as many elements", reshape_huge, LS_INVALID},
