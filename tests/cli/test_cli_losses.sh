@@ -1,14 +1,7 @@
 #!/bin/bash
 # Options of the loss of tokens, and kto: any ranks and micro-batches give the same losses and norms, and so does a resumed run; noise is in steps alone;
 # steps by weights of the caller's have the gradient of the loss that they are of; what does not go together is refused.
-set -u
-longspan=$1/longspan
-here=$(cd "$(dirname "$0")/.." && pwd)
-. "$here/support/tiny_model.sh"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail() { echo "$1" >&2; tail -3 err >&2; exit 1; }
+. "$(dirname "$0")/../support/cli.sh"
 
 make_tiny_model
 python3 - <<'RECORDS'

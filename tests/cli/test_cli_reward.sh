@@ -1,14 +1,7 @@
 #!/bin/bash
 # Reward models: any ranks, micro-batches and stages give the same losses, and so does a resumed run; the head comes out under its name, and the others stay
 # as they were; what has no such form is refused.
-set -u
-longspan=$1/longspan
-here=$(cd "$(dirname "$0")/.." && pwd)
-. "$here/support/tiny_model.sh"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail() { echo "$1" >&2; tail -3 err >&2; exit 1; }
+. "$(dirname "$0")/../support/cli.sh"
 
 make_tiny_model
 sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 4/' config.json
