@@ -24,12 +24,11 @@ typedef struct judged {
     int64_t start, answer, end; /* tokens of the corpus */
 } judged;
 
-static bool is_learnt(const ls_corpus *corpus, int64_t at) { return corpus->learnt[at / 64] >> at % 64 & 1; }
-
 static judged judged_at(const ls_corpus *corpus, int64_t document) {
     judged found = {.start = document > 0 ? (int64_t)corpus->ends[document - 1] : 0,
                     .end = (int64_t)corpus->ends[document]};
-    for (found.answer = found.start + 1; found.answer < found.end && !is_learnt(corpus, found.answer);) found.answer++;
+    for (found.answer = found.start + 1; found.answer < found.end && !ls_mark_at(corpus->learnt, found.answer);)
+        found.answer++;
     return found;
 }
 
@@ -39,7 +38,7 @@ static ls_status copy(copying *c, int64_t first, int64_t past, bool marked) {
     ls_store_read(&c->from->store, first, past - first, c->ids);
     LS_TRY(ls_store_append(&c->store, c->ids, past - first));
     for (int64_t i = 0; i < past - first; i++)
-        if (is_learnt(c->from, first + i) && (marked || i > 0))
+        if (ls_mark_at(c->from->learnt, first + i) && (marked || i > 0))
             c->learnt[(to + i) / 64] |= (uint64_t)1 << (to + i) % 64;
     return ls_ok();
 }
@@ -65,7 +64,8 @@ static ls_status score_all(copying *c, int32_t pad, int32_t label) {
         int64_t past = own.end - own.start;
         ls_store_read(&c->from->store, own.start, past, c->ids);
         while (past > 1 && c->ids[past - 1] == pad) past--;
-        if (is_learnt(c->from, own.start)) c->learnt[c->store.count / 64] |= (uint64_t)1 << c->store.count % 64;
+        if (ls_mark_at(c->from->learnt, own.start))
+            c->learnt[c->store.count / 64] |= (uint64_t)1 << c->store.count % 64;
         LS_TRY(ls_store_append(&c->store, c->ids, past));
         c->learnt[c->store.count / 64] |= (uint64_t)1 << c->store.count % 64;
         LS_TRY(ls_store_append(&c->store, &label, 1));

@@ -229,7 +229,7 @@ ls_status ls_corpus_read(const ls_corpus *c, int64_t first, int64_t n, int32_t *
             return ls_error(LS_INVALID, "%s: token %lld is %lld, expected an id below %lld", part->name,
                             (long long)at + i, (long long)ids[i], (long long)part->vocabulary);
     for (int64_t i = 0; learnt != NULL && i < n; i++)
-        learnt[i] = part->learnt == NULL || (part->learnt[(at + i) / 64] >> (at + i) % 64 & 1);
+        learnt[i] = part->learnt == NULL || ls_mark_at(part->learnt, at + i);
     return ls_ok();
 }
 
@@ -325,8 +325,7 @@ void ls_document_next(ls_document *document) {
 static int64_t count_learnt(const ls_corpus_part *part, int64_t first, int64_t n) {
     if (part->learnt == NULL) return n;
     int64_t learnt = 0;
-    for (int64_t at = first - part->first; at < first - part->first + n; at++)
-        learnt += part->learnt[at / 64] >> at % 64 & 1;
+    for (int64_t at = first - part->first; at < first - part->first + n; at++) learnt += ls_mark_at(part->learnt, at);
     return learnt;
 }
 

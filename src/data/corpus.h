@@ -70,6 +70,9 @@ typedef struct ls_texts {
     ls_left_out left_out;
 } ls_texts;
 
+/* Whether token `at` is learnt, of the marks of a part or of a corpus. */
+static inline bool ls_mark_at(const uint64_t *learnt, int64_t at) { return learnt[at / 64] >> at % 64 & 1; }
+
 /* Reads texts into the store of the corpus; sets its ends, documents and learnt. */
 LS_MUST_USE ls_status ls_texts_read(const ls_texts_options *options, ls_corpus *corpus, ls_texts *out);
 
