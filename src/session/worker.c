@@ -204,11 +204,7 @@ static void read_row(const read_array *a, const char *from, int64_t first, int64
         widen(a->dtype, from, 0, n, a->out + first);
         return;
     }
-    for (int64_t i = 0; i < n; i++) {
-        double term;
-        widen(a->dtype, from, i, 1, &term);
-        a->out[first + i] += term;
-    }
+    for (int64_t i = 0; i < n; i++) a->out[first + i] += ls_number_at(from, a->dtype, i);
 }
 
 static ls_status read_rows(void *context, const ls_range *rows, const void *data) {
@@ -342,8 +338,7 @@ ls_status ls_worker_evaluate(ls_worker *w, const ls_step *step, ls_step_result *
     return check_and_time(w, "an evaluation", step, run_evaluation, result);
 }
 
-/* --- parameters and gradients that a worker reads ------------------------------------------------------------------
- */
+/* --- parameters and gradients ------------------------------------------------------------------------------------- */
 
 /* A parameter, or its gradient, that is read as f64. */
 typedef struct read_flat {
