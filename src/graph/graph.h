@@ -379,8 +379,7 @@ enum {
     LS_CACHED_SINK
 };
 
-/* --- what a linear recurrence and its lowering agree on -------------------------------------------------------------
- */
+/* --- what a linear recurrence and its lowering agree on ----------------------------------------------------------- */
 
 /* Its inputs, those of its gradient, and the outputs of that; behind them those that a node has. */
 enum { LS_LINEAR_Q, LS_LINEAR_K, LS_LINEAR_V, LS_LINEAR_OPTIONS };
@@ -405,8 +404,7 @@ enum { LS_CONV_NEXT_ROWS, LS_CONV_NEXT_X, LS_CONV_NEXT_WEIGHT };
 /* Operations of one token and head, with keys and values of so many elements. */
 double ls_linear_recurrence_flops(const ls_linear_recurrence_params *params, double D, double E);
 
-/* --- what recurrent cells and their lowering agree on ----------------------------------------------------------------
- */
+/* --- what recurrent cells and their lowering agree on ------------------------------------------------------------- */
 
 /*
  * Their inputs, and behind them those of bias and places that a node has; those of the gradient, behind which places

@@ -49,8 +49,7 @@ typedef struct ls_eval_sets {
     char *text; /* that names and paths lie in */
 } ls_eval_sets;
 
-/* --- answer_losses.c: losses that compare a wanted answer with another one, or judge an answer ---------------------
- */
+/* --- answer_losses.c: losses that compare a wanted answer with another one, or judge an answer -------------------- */
 
 /* Of one answer: the sum of the log-probabilities of its tokens, by the model and by the reference; and their number.
  */

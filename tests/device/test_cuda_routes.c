@@ -184,8 +184,7 @@ static void test_all_ranges_arrive(void **state) {
     assert_ok(run_threads(3, "cuda:nccl", 20, &j)); /* ranks may be threads, with a GPU each */
 }
 
-/* --- far ahead -----------------------------------------------------------------------------------------------------
- */
+/* --- far ahead ---------------------------------------------------------------------------------------------------- */
 
 static ls_status launch_waiting(ls_device *device, uint64_t number, const ls_device_remote *at, int peer, uint64_t word,
                                 bool carries) {
@@ -329,8 +328,7 @@ static void test_what_nccl_cannot_do_is_refused(void **state) {
                  "NCCL 2.32.3: message stands on queue 0, earlier messages of its kind on queue 1; expected one queue");
 }
 
-/* --- which route ---------------------------------------------------------------------------------------------------
- */
+/* --- which route -------------------------------------------------------------------------------------------------- */
 
 /* The same as on one host, where nobody asks for a route: then ranks of other hosts are reached by a library. */
 static void test_the_route_is_found(void **state) {
@@ -364,8 +362,7 @@ static void test_no_route_is_found(void **state) {
     unsetenv(LS_HOSTS_VARIABLE);
 }
 
-/* --- programs ------------------------------------------------------------------------------------------------------
- */
+/* --- programs ----------------------------------------------------------------------------------------------------- */
 
 static void test_the_same_bits(void **state) {
     (void)state;

@@ -185,8 +185,7 @@ array copy_array(const array *a) {
     return copy;
 }
 
-/* --- examples ------------------------------------------------------------------------------------------------------
- */
+/* --- examples ----------------------------------------------------------------------------------------------------- */
 
 /* Rows and columns: none, one, odd, on and off the vector, long, enough for several tasks. */
 static const int64_t sizes[][2] = {{0, 8},    {1, 1},    {3, 5},    {7, 16},  {2, 33},

@@ -178,8 +178,7 @@ int ls_block_at(const ls_builder *b, int hop);
 ls_peer ls_rank_at(ls_builder *b, int hop);
 ls_operand ls_with_tokens(ls_operand o, int64_t tokens);
 
-/* --- masks as they are bound (masks.c) -----------------------------------------------------------------------------
- */
+/* --- masks as they are bound (masks.c) ---------------------------------------------------------------------------- */
 
 /*
  * The mask of a node between queries and keys of its own slice, without its spans. Those of micro-batches differ where
@@ -375,8 +374,7 @@ void ls_local_backward(ls_builder *b, ls_site *site, const ls_attention_tensors 
 void ls_sink_forward(ls_builder *b, const ls_site *site, ls_operand o);
 void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient, ls_operand delta);
 
-/* --- slices of a sequence (slices.c) -------------------------------------------------------------------------------
- */
+/* --- slices of a sequence (slices.c) ------------------------------------------------------------------------------ */
 
 /*
  * Queries of a slice attend to its own keys and to those of the slices before it, of each by the same strategy; partial

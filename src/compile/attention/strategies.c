@@ -43,8 +43,7 @@ ls_status ls_strategy_under(const ls_target *target, const ls_mask *mask, const 
     return ls_strategy_find(apart ? target->window_strategy : target->strategy, out);
 }
 
-/* --- as --strategy says them ---------------------------------------------------------------------------------------
- */
+/* --- as --strategy says them -------------------------------------------------------------------------------------- */
 
 static const char full_kind[] = "full", window_kind[] = "window";
 

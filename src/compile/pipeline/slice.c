@@ -39,8 +39,7 @@ ls_status ls_slices_check(const ls_target *target, int64_t S) {
     return ls_ok();
 }
 
-/* --- dimensions ----------------------------------------------------------------------------------------------------
- */
+/* --- dimensions --------------------------------------------------------------------------------------------------- */
 
 static bool is_sequence(const slicing *s, const ls_segment *segment) {
     bool is = false;
@@ -83,8 +82,7 @@ static ls_status cut_shape(const slicing *s, int t) {
     return ls_ok();
 }
 
-/* --- nodes ---------------------------------------------------------------------------------------------------------
- */
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
 
 static bool touches_sequence(const slicing *s, const ls_node *node) {
     bool touches = false;

@@ -33,8 +33,7 @@ extern const ls_cuda_route ls_cuda_route_driver;
 extern const ls_cuda_route ls_cuda_route_nvshmem;
 extern const ls_cuda_route ls_cuda_route_nccl;
 
-/* --- the memory of a library ----------------------------------------------------------------------------------------
- */
+/* --- the memory of a library -------------------------------------------------------------------------------------- */
 
 /* Bytes that are gathered from pieces before they are sent at once, by queue. */
 enum { CUDA_PACKED_BYTES = 4 << 20 };
@@ -92,8 +91,7 @@ LS_MUST_USE ls_status ls_cuda_send(cuda_submission *s, ls_cuda_put put);
 /* probe.c. Collective: first messages to all other ranks and from them. */
 LS_MUST_USE ls_status ls_cuda_probe(cuda *c, const ls_device_ranks *ranks);
 
-/* --- libraries ------------------------------------------------------------------------------------------------------
- */
+/* --- libraries ---------------------------------------------------------------------------------------------------- */
 
 typedef struct ls_cuda_function {
     const char *name;

@@ -53,8 +53,7 @@ static void give(deriver *d, int operand, int gradient) {
     *to = *to == NONE ? gradient : sum(d, *to, gradient);
 }
 
-/* --- the rules: of step y = f(a, b, c), whose gradient is g --------------------------------------------------------
- */
+/* --- the rules: of step y = f(a, b, c), whose gradient is g ------------------------------------------------------- */
 
 typedef void (*rule)(deriver *d, const ls_map_step *s, int y, int g);
 
@@ -168,8 +167,7 @@ static const rule rules[LS_MAP_KINDS] = {
     [LS_MAP_WHERE] = of_where,
 };
 
-/* --- the map of the gradients --------------------------------------------------------------------------------------
- */
+/* --- the map of the gradients ------------------------------------------------------------------------------------- */
 
 static int operands_of(const ls_map_step *s) {
     const int n = ls_map_operands(s->code);

@@ -17,8 +17,7 @@ typedef struct map_state {
     ls_map_shape shape;
 } map_state;
 
-/* --- steps: y = f(a, b, c) of a strip. A step without so many operands is given others, which it does not use -------
- */
+/* --- steps: y = f(a, b, c) of a strip. A step without so many operands is given others, which it does not use ----- */
 
 typedef void (*step_body)(float *y, const float *a, const float *b, const float *c, float number);
 
@@ -78,8 +77,7 @@ STEP(WHERE, v_select((v_i32)(a != 0.0f), b, c))
 #define ROW(id, name, operands) [LS_MAP_##id] = step_##id,
 static const step_body steps[LS_MAP_KINDS] = {LS_MAP_CODES(ROW)};
 
-/* --- elements of operands ------------------------------------------------------------------------------------------
- */
+/* --- elements of operands ----------------------------------------------------------------------------------------- */
 
 V_INLINE float number_at(const ls_view *x, int64_t i) {
     if (x->dtype == LS_I32) return (float)((const int32_t *)x->data)[i];

@@ -96,8 +96,7 @@ static void run_cast(const ls_kernel_call *call, void *state, ls_pool *pool) {
         save(to.view, to.at, load(from.view, from.at));
 }
 
-/* --- offload and fetch: a host has one memory, so both are copies --------------------------------------------------
- */
+/* --- offload and fetch: a host has one memory, so both are copies ------------------------------------------------- */
 
 static ls_dtype type_of(const ls_kernel_call *call) { return call->n_in > 0 ? call->in[0].dtype : LS_REAL; }
 
