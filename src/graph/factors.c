@@ -136,7 +136,7 @@ static void meet_single(finder *f, const ls_node_dims *dims, const ls_dim_letter
 
 /*
  * A product or segments, of which one letter's size at most is not known from dimensions of its own. What has one
- * element is left out of a product.
+ * element is left out of a product, and where nothing is left the dimension is no product.
  */
 static void meet_compound(finder *f, const ls_node_dims *dims, const ls_dim_letters *dim, int at) {
     const int64_t size = f->terms[root_of(f, at)].size;
@@ -153,7 +153,7 @@ static void meet_compound(finder *f, const ls_node_dims *dims, const ls_dim_lett
         if (dim->segments || f->terms[root_of(f, t)].size != 1) c->part[c->n++] = t;
     }
     const term c = f->terms[compound];
-    unify(f, at, c.n == 1 ? c.part[0] : compound);
+    if (c.n > 0) unify(f, at, c.n == 1 ? c.part[0] : compound);
 }
 
 /* First the letters that are dimensions of their own, from which the others' sizes follow. */

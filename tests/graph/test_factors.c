@@ -203,9 +203,32 @@ static void test_two_products(void **state) {
     release(&x);
 }
 
+static ls_tensor one_head_loss(ls_graph *g) {
+    const ls_tensor tokens = ls_tokens(g, "tokens", 2, S);
+    const ls_tensor x = ls_embedding(g, tokens, ls_parameter(g, "table", 2, (int64_t[]){5, E}));
+    const ls_tensor qk = ls_linear(g, x, ls_parameter(g, "qk", 2, (int64_t[]){D, E}), LS_NO_TENSOR);
+    const ls_tensor v = ls_linear(g, x, ls_parameter(g, "v", 2, (int64_t[]){W, E}), LS_NO_TENSOR);
+    const ls_tensor head = ls_split_last(g, qk, 1, D);
+    const ls_mask mask = ls_mask_causal();
+    const ls_tensor o = ls_merge_last(g, ls_attention(g, head, head, ls_split_last(g, v, 1, W), &mask, 0.5));
+    return ls_sum(
+        g, ls_cross_entropy(g, ls_linear(g, o, ls_parameter(g, "o", 2, (int64_t[]){5, W}), LS_NO_TENSOR), tokens));
+}
+
+/* One head of keys with one of queries: their number is a product of nothing, and the weights are the heads' elements.
+ */
+static void test_one_head(void **state) {
+    (void)state;
+    factored x = factor(one_head_loss);
+    expect_sound(&x);
+    expect_sizes(&x, dim_of(&x, "qk", 0)->segment, 1, (int64_t[]){D});
+    assert_int_equal(single(&x, "v", 0), single(&x, "o", 1));
+    release(&x);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_gpt2),
-                                       cmocka_unit_test(test_fused), cmocka_unit_test(test_reshapes),
-                                       cmocka_unit_test(test_two_products)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_head), cmocka_unit_test(test_llama),
+                                       cmocka_unit_test(test_gpt2),     cmocka_unit_test(test_fused),
+                                       cmocka_unit_test(test_reshapes), cmocka_unit_test(test_two_products)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
