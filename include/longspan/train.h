@@ -26,8 +26,9 @@ typedef struct ls_train_options {
     ls_adapter_choice adapter;
     const char *const *data; /* text, or token shards */
     int n_data;
-    ls_text_form form; /* of text */
-    const char *pack;  /* how documents are packed into sequences: "auto", "join", "best", "stream" */
+    ls_text_form form;    /* of text */
+    const char *pack;     /* how documents are packed into sequences: "auto", "join", "best", "stream" */
+    bool group_by_length; /* a step's sequences have documents of similar lengths */
     const char *out;
     int64_t seq, batch, accumulate;
     /* in all, including those before a resume; a resumed run may have more steps, and then follows their schedule */

@@ -206,7 +206,7 @@ void ls_data_build_result_json(const ls_data_build_result *result, FILE *out);
 
 /*
  * Prints the contents of shards: counts, lengths, the first documents. With order: which parts of which documents each
- * step of `longspan train` reads, with the same data, seq, batch, seed and pack.
+ * step of `longspan train` reads, with the same data, seq, batch, seed, pack and group_by_length.
  */
 typedef struct ls_data_inspect_job {
     const char *const *paths; /* folders of shards, or shards; with order also text */
@@ -219,6 +219,7 @@ typedef struct ls_data_inspect_job {
     int64_t seq, batch, steps, from; /* with order; from: steps to skip. 0 means 1024, 1, 1, 0 */
     uint64_t seed;
     const char *pack;
+    bool group_by_length;
     bool json;
 } ls_data_inspect_job;
 LS_MUST_USE ls_status ls_run_data_inspect(const ls_data_inspect_job *job, FILE *out);

@@ -42,6 +42,7 @@ static const ls_option options[] = {
     CLI_INT("seed", "N", NULL, 0, CLI_ANY, offsetof(data_flags, seed), "inspect --order: as of train"),
     CLI_CHOICE("pack", "NAME", "auto|join|best|stream|pairs", NULL, INSPECT(pack),
                "inspect --order: as of train; auto when left out"),
+    CLI_FLAG("group-by-length", INSPECT(group_by_length), "inspect --order: as of train"),
 };
 #undef BUILD
 #undef INSPECT

@@ -104,6 +104,7 @@ static ls_status open_data(order *o) {
                                      .sequence = o->S,
                                      .seed = o->job->seed,
                                      .shuffle = true,
+                                     .group = o->job->group_by_length ? o->B : 0,
                                      .pack = o->job->pack};
     LS_TRY(ls_tokenizer_open(o->job->tokenizer, &tokenizer));
     ls_tokenizer_log(tokenizer, 0);

@@ -25,6 +25,10 @@ static const ls_option options[] = {
                       "folder for run.json, metrics.jsonl, loss.svg, loss_by_position.svg and checkpoints"),
     CLI_INT("seq", "N", "1024", 1, CLI_ANY, AT(seq), "tokens of a sequence (N + 1 are read)"),
     CLI_PACK(AT(pack)),
+    CLI_FLAG(
+        "group-by-length", AT(group_by_length),
+        "a step's sequences hold documents of similar lengths, so that dp replicas have similarly much to do; the order of the steps "
+        "is random. Not with --pack join"),
     CLI_INT(
         "steps", "N", "100", 1, CLI_ANY, AT(steps),
         "optimiser steps in all, including those before a resume; with --resume a larger number continues a run that is done, with the "

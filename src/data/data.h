@@ -22,8 +22,9 @@
  *
  * Of a document of more than S + 1 tokens only the beginning may be packed, or nothing (--too-long).
  *
- * The order of the sequences is a pure function of (seed, epoch, index). So any rank can read its part of any step, and
- * a resumed run needs only its step. Texts are held in memory in 1, 2 or 4 bytes per token, depending on the
+ * The order of the sequences is a pure function of (seed, epoch, index); with `group` also of the lengths of documents
+ * in them, so that attention has similarly much to do for all sequences of a step. So any rank can read its part of any
+ * step, and a resumed run needs only its step. Texts are held in memory in 1, 2 or 4 bytes per token, depending on the
  * vocabulary; shards stay in their files.
  */
 #ifndef LS_DATA_H
@@ -56,6 +57,7 @@ typedef struct ls_data_options {
     int64_t sequence;              /* S >= 1 */
     uint64_t seed;                 /* of the order */
     bool shuffle;                  /* false: the packer's own order (for evaluation); join: whole windows first */
+    int64_t group;                 /* sequences of a step, which are of similar lengths then; 0: taken by chance */
     const char *pack;              /* "auto", "join", "best", "stream"; NULL: auto */
     /*
      * Of answers: each is scored by the number of its last token that is not `pad` (-1: none), whose label is the only
@@ -100,6 +102,12 @@ bool ls_data_pairs(const ls_data *data);
  * the answer of another record.
  */
 bool ls_data_judges(const ls_data *data);
+/*
+ * Of data with a `group`: how uneven attention's work is over the replicas that share each step, that of the busiest
+ * over the mean; in its order, and in the order by chance. NaN where an epoch has no whole step.
+ */
+LS_MUST_USE ls_status ls_data_balance(const ls_data *data, int64_t micro_batches, int replicas, double *grouped,
+                                      double *shuffled);
 /* The name of the packer. */
 const char *ls_data_pack(const ls_data *data);
 /* Logs a row for each reason for which something is left out or not learnt, and one for sequences without a label. */

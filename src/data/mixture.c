@@ -1,6 +1,6 @@
 /* Several data sets in one order: their names and weights, and which sequence of which of them is read when. */
 #include "data/data.h"
-#include "data/pack_impl.h"
+#include "data/order_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +61,10 @@ ls_status ls_mixture_open(const ls_data_options *options, ls_mixture *out) {
     if (o.n_paths < 1) return ls_data_open(options, &(ls_data *){NULL}); /* which says so */
     LS_TRY(find_sets(options, out));
     out->seed = options->seed;
+    if (out->n > 1 && options->group > 0)
+        return ls_error(LS_USAGE,
+                        "--group-by-length with %d data sets, which are read in rounds by their weights; expected one",
+                        out->n);
     for (int i = 0; i < out->n; i++) {
         ls_mixed_set *set = &out->set[i];
         if (set->name != NULL) {

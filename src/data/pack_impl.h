@@ -1,6 +1,6 @@
 /*
- * data: packing, that is, which tokens each sequence of S holds; and the order of the sequences. A packer is one file
- * and one row of the table in pack.c.
+ * data: packing, that is, which tokens each sequence of S holds. A packer is one file and one row of the table in
+ * pack.c.
  */
 #ifndef LS_DATA_PACK_IMPL_H
 #define LS_DATA_PACK_IMPL_H
@@ -60,14 +60,5 @@ void ls_tally_free(ls_tally *tally); /* a zeroed one is allowed */
 
 /* The document that holds element `at`, 0 <= at < total. *before: number of elements before the document. */
 ls_document ls_tally_find(const ls_tally *tally, const ls_corpus *corpus, int64_t at, int64_t *before);
-
-/* ---- the order of an epoch (data.c) ---- */
-
-/*
- * Where index < n goes in a random permutation of 0 .. n - 1; n from 1 to 2^62. It needs no table, so any rank can
- * evaluate it at any index: a balanced Feistel network of Philox rounds over the next power of four, repeated until the
- * result is below n (fewer than 4 times on average).
- */
-uint64_t ls_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t index);
 
 #endif

@@ -48,6 +48,7 @@ ls_status ls_eval_sets_open(const char *text, const ls_data_options *options, co
     LS_TRY(find_sets(text, out));
     o.n_paths = 1;
     o.shuffle = false;
+    o.group = 0;
     for (int i = 0; i < out->n; i++) {
         o.paths = &out->path[i];
         LS_TRY(ls_error_in(ls_data_open(&o, &out->data[i]), "--eval-data"));

@@ -30,6 +30,7 @@ static const setting settings[] = {
     {"batch", INTEGER, AT(batch), 1, NULL, 1, 1 << 24, false, false, 0},
     {"accumulate", INTEGER, AT(accumulate), 1, NULL, 1, 1 << 24, false, false, 0},
     {"pack", TEXT, AT(pack), 0, "auto", 0, 0, false, true, 0},
+    {"group_by_length", FLAG, AT(group_by_length), 0, NULL, 0, 1, false, true, 0},
     {"format", TEXT, AT(form.format), 0, "auto", 0, 0, false, true, 0},
     {"field", TEXT, AT(form.field), 0, "text", 0, 0, false, true, 0},
     {"records", TEXT, AT(form.records), 0, "text", 0, 0, false, true, 0},

@@ -184,6 +184,7 @@ static ls_status open_text(ls_training *t) {
                                   .sequence = o->seq,
                                   .seed = o->seed,
                                   .shuffle = true,
+                                  .group = o->group_by_length ? o->batch : 0,
                                   .pack = o->pack,
                                   .scored = t->compares != NULL && t->compares->scores,
                                   .pad = sizes.pads ? (int32_t)sizes.pad : -1,
@@ -268,6 +269,26 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     return ls_ok();
 }
 
+/*
+ * Says what grouping by length does for the replicas of the plan, each of which waits at the end of a step for the
+ * busiest. Stages of a pipeline wait for micro-batches, too.
+ */
+static ls_status log_balance(const ls_training *t) {
+    const ls_mesh *mesh = &ls_session_plan(t->session)->target.mesh;
+    const int replicas = ls_mesh_replicas(mesh);
+    double grouped, shuffled;
+    if (!t->options.group_by_length) return ls_ok();
+    LS_TRY(ls_data_balance(t->data, t->options.accumulate, replicas, &grouped, &shuffled));
+    if (isnan(grouped))
+        ls_log("group by length: an epoch has fewer sequences than a step, so there is nothing to group");
+    else if (replicas > 1)
+        ls_log("group by length: the busiest of %d replicas has %.3f times the mean of attention's work, %.3f without",
+               replicas, grouped, shuffled);
+    else if (ls_mesh_axes(mesh, LS_AXIS_STAGE) == 0)
+        ls_log("group by length: no replica waits for another one, as there is one; the order alone is another");
+    return ls_ok();
+}
+
 static ls_status open_program(ls_training *t) {
     const ls_train_options *o = &t->options;
     LS_TRY(ls_typical_read(t->data, ls_model_takes(t->model).marks, o->seq, &t->typical));
@@ -286,7 +307,7 @@ static ls_status open_program(ls_training *t) {
     LS_TRY(ls_home_agree(check_fits(t)));
     LS_TRY(ls_home_agree(ls_is_home() ? compile_alone(t) : ls_ok()));
     ls_log("spread: %s", ls_session_plan(t->session)->reason);
-    return ls_ok();
+    return ls_home_agree(ls_is_home() ? log_balance(t) : ls_ok());
 }
 
 /* --- the result --------------------------------------------------------------------------------------------------- */

@@ -146,6 +146,26 @@ done <<'MESHES'
 MESHES
 expect 2 "--pack" train "${base[@]}" --data shards --out x --pack loosely
 
+# --- grouped by length: the steps that inspect shows, on any mesh and after resuming; what it cannot do is refused ---
+order=(--seq 64 --batch 4 --seed 5 --pack best --group-by-length)
+"$longspan" data inspect shards --order "${order[@]}" --steps 6 --json >grouped.json
+grouped=$(python3 -c 'import json; print([s["data_hash"] for s in json.load(open("grouped.json"))["steps"]])')
+run=(--model config.json --data shards "${order[@]}" --threads 1 --schedule constant)
+[ "${LS_TEST_SANITIZER:-}" = thread ] && run+=(--ranks-as threads)
+"$longspan" train "${run[@]}" --steps 6 --accumulate 2 --ranks 2 --mesh dp=2 --out grouped >out.txt 2>err || fail "train: $(cat err)"
+[ "$(hashes grouped)" = "$grouped" ] || fail "grouped, two replicas read $(hashes grouped), not $grouped"
+python3 - "$(grep -o 'busiest of 2 replicas has .*' err)" <<'CHECK' || fail "what grouping does: $(cat err)"
+import re, sys
+with_it, without = map(float, re.findall(r"\d+\.\d+", sys.argv[1]))
+assert 1 <= with_it < without, sys.argv[1]
+CHECK
+"$longspan" train "${run[@]}" --steps 3 --out grouped-cut >out.txt 2>err || fail "train: $(cat err)"
+grep -q 'group by length: no replica waits for another one' err || fail "grouping on one rank: $(cat err)"
+"$longspan" train "${run[@]}" --steps 6 --ranks 4 --out grouped-cut --resume --replan >out.txt 2>err || fail "resume: $(cat err)"
+[ "$(hashes grouped-cut)" = "$grouped" ] || fail "grouped, after resuming read $(hashes grouped-cut), not $grouped"
+"$longspan" train --model config.json --seq 64 --steps 1 --batch 100 --threads 1 --data talks.jsonl "${talk[@]}" --group-by-length --out few >out.txt 2>err || fail "train: $(cat err)"
+grep -q 'an epoch has fewer sequences than a step' err || fail "few sequences: $(cat err)"
+
 # --- refusals ---
 refuses() { # WORDS FLAGS...: train ends with a line that holds them
     local words=$1
@@ -153,6 +173,8 @@ refuses() { # WORDS FLAGS...: train ends with a line that holds them
     ! "$longspan" train "${base[@]}" "$@" --out x >out 2>err || fail "train $*: was done"
     tail -1 err | grep -qF -- "$words" || fail "train $*: expected '$words' in: $(cat err)"
 }
+refuses "--group-by-length with --pack join, whose sequences are all full and one document each; expected best, stream or pairs" --data shards --group-by-length
+refuses "--group-by-length with 2 data sets" --data a@1=shards b@2=texts --pack best --group-by-length
 expect 2 "expected build or inspect" data
 expect 2 "expected build or inspect" data destroy
 expect 2 "no files given" data build --out x

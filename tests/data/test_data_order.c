@@ -9,7 +9,9 @@
 #include "support/scratch.h"
 
 #include "data/data.h"
-#include "data/pack_impl.h"
+#include "data/order_impl.h"
+
+#include <math.h>
 
 static void is_a_bijection(void **state) {
     (void)state;
@@ -69,6 +71,116 @@ static void is_the_same_for_ever(void **state) {
     assert_true(ls_permute(42, 3, (uint64_t)1 << 62, 12345) < (uint64_t)1 << 62);
 }
 
+/* Work as attention has it, of few long documents and many short ones; the caller frees it. */
+static int64_t *draw_work(int64_t n) {
+    int64_t *work = malloc((size_t)n * sizeof *work);
+    for (int64_t i = 0; i < n; i++) {
+        const double share = (double)(1 + ls_rng_below(9, 0, (uint64_t)i, 1000)) / 1000;
+        work[i] = (int64_t)(1000 / share);
+    }
+    return work;
+}
+
+static ls_epoch_order grouped_order(int64_t n, int64_t batch, uint64_t seed, const int64_t *work) {
+    ls_epoch_order order = {.n = n, .shuffle = true, .seed = seed};
+    assert_ok(ls_order_group(&order, batch, work));
+    return order;
+}
+
+static void groups_hold_each_sequence_once_an_epoch(void **state) {
+    static const int64_t sizes[][2] = {{1, 1}, {1, 4}, {7, 3}, {5, 8}, {8, 8}, {100, 8}, {1000, 16}, {1003, 7}};
+    (void)state;
+    for (size_t k = 0; k < LS_COUNT(sizes); k++) {
+        const int64_t n = sizes[k][0];
+        int64_t *work = draw_work(n), same = 0;
+        ls_epoch_order order = grouped_order(n, sizes[k][1], 3, work), other = grouped_order(n, sizes[k][1], 4, work);
+        for (int64_t epoch = 0; epoch < 5; epoch++) {
+            uint8_t *seen = calloc((size_t)n, 1);
+            for (int64_t i = 0; i < n; i++) {
+                const int64_t place = ls_order_place(&order, epoch * n + i);
+                assert_true(place >= 0 && place < n);
+                assert_int_equal(seen[place]++, 0);
+                same += place == ls_order_place(&other, epoch * n + i);
+                if (epoch > 0) same += place == ls_order_place(&order, (epoch - 1) * n + i);
+            }
+            free(seen);
+        }
+        if (n >= 100) assert_true(same < n); /* of 9 n */
+        ls_order_free(&order);
+        ls_order_free(&other);
+        free(work);
+    }
+}
+
+/* Where each sequence lies in the order by work. */
+static int64_t *ranks_by_work(const ls_epoch_order *order) {
+    int64_t *rank = malloc((size_t)order->n * sizeof *rank);
+    for (int64_t i = 0; i < order->n; i++) rank[order->by_work[i]] = i;
+    return rank;
+}
+
+/* The steps of epochs that a batch does not divide, those too that two epochs share. */
+static void a_step_has_sequences_of_similar_work_and_steps_come_by_chance(void **state) {
+    enum { N = 4003, B = 8, STEPS = 5 * N / B };
+    int64_t *work = draw_work(N), longer = 0, last = 0;
+    ls_epoch_order order = grouped_order(N, B, 1, work);
+    int64_t *rank = ranks_by_work(&order);
+    (void)state;
+    assert_int_equal(order.neighbour, N / 50);
+    for (int64_t step = 0; step < STEPS; step++) {
+        int64_t least = N, most = 0;
+        for (int64_t i = 0; i < B; i++) {
+            const int64_t at = rank[ls_order_place(&order, step * B + i)];
+            least = ls_min(least, at);
+            most = ls_max(most, at);
+        }
+        assert_true(most - least < 3 * order.neighbour); /* two parts at most, the last of which may be larger */
+        longer += least > last;
+        last = least;
+    }
+    assert_true(longer > STEPS * 45 / 100 && longer < STEPS * 55 / 100);
+    ls_order_free(&order);
+    free(rank);
+    free(work);
+}
+
+/* Sequences that are in one step in two epochs: as few as chance makes of what they are drawn from. */
+static void steps_differ_between_epochs(void **state) {
+    enum { N = 4000, B = 8 };
+    int64_t *work = draw_work(N), *step_of[2], together = 0;
+    ls_epoch_order order = grouped_order(N, B, 1, work);
+    (void)state;
+    for (int epoch = 0; epoch < 2; epoch++) {
+        step_of[epoch] = malloc(N * sizeof(int64_t));
+        for (int64_t i = 0; i < N; i++) step_of[epoch][ls_order_place(&order, epoch * N + i)] = i / B;
+    }
+    for (int64_t i = 0; i < N; i++)
+        for (int64_t j = 0; j < i; j++) together += step_of[0][i] == step_of[0][j] && step_of[1][i] == step_of[1][j];
+    /* A sequence has 7 others in its step, of 79 neighbours: 0.62 of them again, by chance: 1,240 pairs. */
+    assert_true(together > 1000 && together < 1500);
+    for (int epoch = 0; epoch < 2; epoch++) free(step_of[epoch]);
+    ls_order_free(&order);
+    free(work);
+}
+
+static void groups_make_replicas_even(void **state) {
+    enum { N = 4000 };
+    static const ls_step_parts parts[] = {{8, 1, 1}, {8, 1, 8}, {8, 2, 4}, {8, 4, 2}};
+    int64_t *work = draw_work(N);
+    ls_epoch_order order = grouped_order(N, 8, 1, work), none = {.n = 3, .batch = 4, .shuffle = true};
+    const ls_epoch_order shuffled = {.n = N, .shuffle = true, .seed = 1};
+    (void)state;
+    for (size_t k = 0; k < LS_COUNT(parts); k++) {
+        const double by_chance = ls_order_balance(&shuffled, work, &parts[k]);
+        const double grouped = ls_order_balance(&order, work, &parts[k]);
+        if (parts[k].replicas == 1) assert_true(fabs(grouped - 1) < 1e-12 && fabs(by_chance - 1) < 1e-12);
+        if (parts[k].replicas > 1) assert_true(grouped >= 1 && by_chance > 1.2 && grouped - 1 < (by_chance - 1) / 3);
+    }
+    assert_true(isnan(ls_order_balance(&none, work, &parts[0])));
+    ls_order_free(&order);
+    free(work);
+}
+
 static void stores_every_width(void **state) {
     (void)state;
     static const int32_t vocabularies[] = {256, 257, 65536, 65537, INT32_MAX};
@@ -115,6 +227,10 @@ int main(void) {
         cmocka_unit_test(depends_on_seed_and_epoch),
         cmocka_unit_test(is_fair),
         cmocka_unit_test(is_the_same_for_ever),
+        cmocka_unit_test(groups_hold_each_sequence_once_an_epoch),
+        cmocka_unit_test(a_step_has_sequences_of_similar_work_and_steps_come_by_chance),
+        cmocka_unit_test(steps_differ_between_epochs),
+        cmocka_unit_test(groups_make_replicas_even),
         cmocka_unit_test(stores_every_width),
         cmocka_unit_test(a_mixture_reads_each_set_by_its_weight),
     };
