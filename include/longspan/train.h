@@ -42,7 +42,9 @@ typedef struct ls_train_options {
      */
     const char *loss;
     double loss_beta, loss_gamma; /* of the losses of answers: 0.1; and of simpo its margin: 0.5, below 0: none */
+    double center_rewards;        /* of reward: factor of the square of what both scores of a pair add up to; 0 */
     double desirable_weight, undesirable_weight; /* of kto: of answers that are wanted, and of others; 1 */
+    const char *imitate; /* of orpo, what is learnt of wanted answers besides: "text", with the prompt; or "answers" */
     /* Of "sft": the share of a label that all words have, the factor of (log Z)², and alpha of NEFTune's noise. */
     double label_smoothing, z_loss, neftune;
     const char *optimizer; /* "adamw", "sgd", "lion", "muon" */

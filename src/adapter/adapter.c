@@ -44,6 +44,14 @@ void ls_adapter_close(ls_adapter *a) {
     ls_arena_destroy(a->arena);
 }
 
+void ls_adapter_score(ls_adapter *a, const char *head) { a->scoring = ls_arena_strdup(a->arena, head); }
+
+bool ls_adapter_holds(const ls_adapter *a, const char *parameter) {
+    for (int64_t i = 0; a->file != NULL && i < ls_st_count(a->file); i++)
+        if (strcmp(ls_adapter_plain_name(a->arena, ls_st_at(a->file, i)->name), parameter) == 0) return true;
+    return false;
+}
+
 /* --- the modules of a graph --------------------------------------------------------------------------------------- */
 
 /* A matrix of the graph that a product or a lookup reads. */
@@ -219,7 +227,8 @@ static ls_status resolve_saved(resolving *r) {
     }
     for (int i = 0; i < a->n_saves; i++)
         if (!used[i]) return no_match(r, "modules-to-save", a->saves[i]);
-    return ls_ok();
+    const bool lacks = a->scoring != NULL && !ls_adapter_saves(a, a->scoring);
+    return lacks ? save_parameter(r, a->scoring) : ls_ok();
 }
 
 static ls_status resolve_new(resolving *r) {
@@ -283,6 +292,12 @@ static ls_status resolve_folder(resolving *r) {
         else
             LS_TRY(resolve_tensor(r, t));
     }
+    if (r->a->scoring != NULL && !ls_adapter_saves(r->a, r->a->scoring))
+        return ls_error(
+            LS_INVALID,
+            "%s: no tensor %s, the head of a model that scores; expected an adapter of such a model, or --lora "
+            "on a model that this one is merged into (checkpoint export --merge)",
+            ls_st_path(r->a->file), r->a->scoring);
     if (copies > 0)
         ls_log("%s: %d tensors (...base_layer.weight) are copies of the model's own, and not read",
                ls_st_path(r->a->file), copies);

@@ -33,6 +33,14 @@ LS_MUST_USE ls_status ls_adapter_open(const ls_adapter_choice *choice, ls_adapte
 void ls_adapter_close(ls_adapter *adapter); /* NULL is allowed */
 
 /*
+ * Before ls_adapter_resolve: the model scores texts, and the parameter is its head, which peft trains whole under an
+ * adapter of a sequence classification. A new adapter saves it; one of a folder must.
+ */
+void ls_adapter_score(ls_adapter *adapter, const char *head);
+/* Whether the files of a folder have a parameter of the model, which is trained whole. */
+bool ls_adapter_holds(const ls_adapter *adapter, const char *parameter);
+
+/*
  * Finds the modules of a model in its forward graph, once, before anything else is called. logits: of the graph, or
  * none; all-linear leaves out the product that makes them. copies (n): second names of parameters, for errors.
  * LS_USAGE: a pattern that matches nothing, with the nearest name, or a matrix that is used in two ways (a tied head).

@@ -39,6 +39,7 @@ struct ls_adapter {
     int64_t r;
     double alpha;
     bool is_new, all_linear;
+    const char *scoring;           /* the head of a model that scores; NULL: the model has none */
     const char **targets, **saves; /* patterns, of a new one */
     int n_targets, n_saves;
     ls_adapter_pattern *alphas;

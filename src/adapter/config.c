@@ -297,7 +297,7 @@ static void put_config(const ls_adapter *a, const char *base, ls_json_writer *w)
     bool transposed = false;
     for (int i = 0; i < a->n_modules; i++) transposed |= a->modules[i].transposed;
     ls_json_put_text(w, "peft_type", "LORA");
-    ls_json_put_text(w, "task_type", "CAUSAL_LM");
+    ls_json_put_text(w, "task_type", a->scoring != NULL ? "SEQ_CLS" : "CAUSAL_LM");
     ls_json_put_text(w, "base_model_name_or_path", base);
     ls_json_put_int(w, "r", a->r);
     if (a->alpha == floor(a->alpha) && a->alpha < 1e15)

@@ -475,6 +475,7 @@ static ls_status open_and_run(steps_run *s) {
     LS_TRY(ls_job_dtype(f->dtype, LS_F32, &s->dtype));
     LS_TRY(ls_model_open_changed(f->model, &f->common.rope, &s->model));
     LS_TRY(ls_model_adapt(s->model, &f->common.adapter));
+    LS_TRY(ls_model_check_words(s->model));
     if (f->weighted) LS_TRY(ls_model_weigh(s->model));
     if (f->teacher > 0) LS_TRY(ls_model_distil(s->model, (int)f->teacher));
     LS_TRY(make_documents(s));

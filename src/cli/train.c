@@ -73,6 +73,11 @@ static const ls_option options[] = {
     CLI_FLOAT("loss-beta", "X", "0.1", 1e-9, 1e6, AT(loss_beta), "beta of a loss of answers"),
     CLI_FLOAT("loss-gamma", "X", "0.5", 0, 1e6, AT(loss_gamma),
               "of simpo: the margin, beta times as large as in its mean log-probabilities"),
+    CLI_FLOAT("center-rewards", "X", "0", 0, 1e6, AT(center_rewards),
+              "of reward: X times the square of what both scores of a pair add up to, which holds scores around 0"),
+    CLI_CHOICE(
+        "imitate", "WHAT", "text|answers", "text", AT(imitate),
+        "of orpo: what is learnt of wanted answers besides: the whole text with its prompt, as TRL has it, or the answers alone, as in the paper"),
     CLI_FLOAT("desirable-weight", "X", "1", 1e-9, 1e6, AT(desirable_weight),
               "of kto: factor of the loss of answers that are wanted"),
     CLI_FLOAT("undesirable-weight", "X", "1", 1e-9, 1e6, AT(undesirable_weight),

@@ -6,10 +6,14 @@
  * reference does estimates the divergence between both (Ethayarajh et al., "KTO", arXiv 2402.01306, section 4.1).
  *
  * Answers that are scored, each by the number of its last token: that token gets a label, the only one of its document.
+ *
+ * Wanted answers that are imitated with their prompts: all tokens of these documents are learnt, and which of them are
+ * the answer's is kept apart.
  */
 #include "data/corpus.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct copying {
     const ls_corpus *from;
@@ -125,4 +129,17 @@ ls_status ls_corpus_score(ls_corpus *corpus, int32_t pad, int32_t label) {
     ls_status status = begin_copying(corpus, corpus->store.count + corpus->documents, corpus->documents, &c);
     if (status.code == LS_OK) status = score_all(&c, pad, label);
     return end_copying(&c, status, corpus);
+}
+
+ls_status ls_corpus_imitate(ls_corpus *corpus) {
+    const size_t words = (size_t)corpus->store.count / 64 + 1;
+    corpus->answers = malloc(words * sizeof *corpus->answers);
+    if (corpus->answers == NULL)
+        return ls_error(LS_NO_MEMORY, "no memory to mark %lld tokens", (long long)corpus->store.count);
+    memcpy(corpus->answers, corpus->learnt, (size_t)ls_ceil_div(corpus->store.count, 64) * sizeof *corpus->learnt);
+    for (int64_t n = 0; n < corpus->documents; n += 2) {
+        const judged own = judged_at(corpus, n);
+        for (int64_t at = own.start; at < own.end; at++) corpus->learnt[at / 64] |= (uint64_t)1 << at % 64;
+    }
+    return ls_ok();
 }

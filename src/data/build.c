@@ -99,7 +99,8 @@ static ls_status read_documents(build *b) {
     const ls_document_form *form = &b->state.form;
     /* The end after a document that was cut is not learnt. */
     const bool cuts = o->longest > 0 && form->too_long == LS_TOO_LONG_CUT;
-    const ls_document_sink sink = {b, begin_document, append, end_document, after_batch};
+    const ls_document_sink sink = {
+        .context = b, .begin = begin_document, .append = append, .end = end_document, .batch = after_batch};
     const ls_document_reading reading = {.form = form,
                                          .tokenizer = o->tokenizer,
                                          .inputs = &b->inputs,

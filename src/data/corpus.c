@@ -4,6 +4,7 @@
 #include "data/corpus.h"
 #include "data/documents_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +56,7 @@ typedef struct memory {
     ls_corpus *corpus;
     size_t ends_capacity;   /* documents */
     size_t learnt_capacity; /* words of 64 tokens */
+    size_t margin_capacity; /* pairs */
 } memory;
 
 /* Sets the bits of the last n tokens of the store, from `learnt`, or if that is NULL all to `value`. */
@@ -106,6 +108,22 @@ static ls_status end_document(void *context, bool learnt, ls_place next) {
     return set_learnt(m, NULL, learnt, n);
 }
 
+static ls_status put_margin(void *context, double margin) {
+    memory *m = context;
+    ls_corpus *c = m->corpus;
+    const int64_t pair = c->documents / 2;
+    if ((size_t)pair >= m->margin_capacity) {
+        const size_t wanted = 2 * (size_t)pair + 256;
+        float *grown = realloc(c->margins, wanted * sizeof *grown);
+        if (grown == NULL) return ls_error(LS_NO_MEMORY, "no memory for the margins of %zu pairs", wanted);
+        c->margins = grown;
+        m->margin_capacity = wanted;
+    }
+    while (c->n_margins < pair) c->margins[c->n_margins++] = NAN;
+    c->margins[c->n_margins++] = (float)margin;
+    return ls_ok();
+}
+
 static ls_status read_inputs(const ls_texts_options *o, const ls_document_form *form, ls_corpus *corpus,
                              ls_texts *out) {
     ls_machine machine;
@@ -113,7 +131,7 @@ static ls_status read_inputs(const ls_texts_options *o, const ls_document_form *
     ls_document_counts counts = {0};
     memory m = {.form = form, .corpus = corpus};
     const ls_document_sink sink = {
-        .context = &m, .begin = begin_document, .append = append_tokens, .end = end_document};
+        .context = &m, .margin = put_margin, .begin = begin_document, .append = append_tokens, .end = end_document};
     LS_TRY(ls_inputs_find(o->paths, o->n_paths, form->options.format, &inputs));
     ls_machine_detect(&machine);
     const ls_document_reading reading = {.form = form,
@@ -189,6 +207,8 @@ void ls_corpus_free(ls_corpus *c) {
     free(c->parts);
     free(c->ends);
     free(c->learnt);
+    free(c->answers);
+    free(c->margins);
     ls_store_free(&c->store);
     ls_shard_set_close(&c->shards);
     *c = (ls_corpus){0};

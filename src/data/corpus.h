@@ -53,6 +53,9 @@ typedef struct ls_corpus {
     ls_store store;      /* or this store with its ends and learnt */
     uint64_t *ends;
     uint64_t *learnt;
+    uint64_t *answers; /* of the store: which of the learnt tokens are answers; NULL: all are (ls_corpus_imitate) */
+    float *margins; /* [n_margins] of pairs, documents 2n and 2n + 1; NaN, and those behind: their records have none */
+    int64_t n_margins;
 } ls_corpus;
 
 typedef struct ls_texts_options {
@@ -87,6 +90,8 @@ LS_MUST_USE ls_status ls_corpus_mismatch(ls_corpus *corpus);
  * `pad` (-1: the last one) has a label, the id `label`, which is put behind it.
  */
 LS_MUST_USE ls_status ls_corpus_score(ls_corpus *corpus, int32_t pad, int32_t label);
+/* Of pairs in the store, before ls_corpus_complete: from now on all tokens of documents 2n are learnt. */
+LS_MUST_USE ls_status ls_corpus_imitate(ls_corpus *corpus);
 
 /*
  * From now on documents of more than `most` tokens are cut to that, or dropped (ls_document.length); nothing changes

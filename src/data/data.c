@@ -98,6 +98,7 @@ static ls_status open_texts(const ls_data_options *options, ls_data *data) {
     LS_TRY(check_text(options, data, &texts));
     if (data->judges) LS_TRY(ls_corpus_mismatch(&data->corpus));
     if (data->compares && options->scored) LS_TRY(ls_corpus_score(&data->corpus, options->pad, data->filler));
+    if (data->compares && !data->judges && options->imitated) LS_TRY(ls_corpus_imitate(&data->corpus));
     data->counts = (ls_document_counts){
         .binary = texts.binary, .empty = texts.empty, .bad = texts.bad, .left_out = texts.left_out};
     return ls_corpus_complete(&data->corpus, data->vocabulary);
@@ -478,6 +479,32 @@ ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data_piece *out,
     return status;
 }
 
+ls_status ls_data_answers(const ls_data *data, int64_t index, uint8_t *out) {
+    reading r;
+    const ls_corpus *c = &data->corpus;
+    const uint64_t *marks = c->answers != NULL ? c->answers : c->learnt; /* of the store, the only part */
+    const ls_status status = reading_begin(data, index, NULL, &r);
+    LS_ASSERT(data->packer->pairs);
+    memset(out, 0, (size_t)data->S);
+    for (int64_t k = 0; k < r.n; out += r.passages[k++].length) /* r.n 0 after a failure */
+        for (int64_t i = 0; i < r.passages[k].length; i++) out[i] = ls_mark_at(marks, r.passages[k].start + i + 1);
+    reading_end(&r);
+    return status;
+}
+
+double ls_data_margin(const ls_data *data, int64_t document) {
+    const ls_corpus *c = &data->corpus;
+    const bool has = document / 2 < c->n_margins && !isnan(c->margins[document / 2]);
+    return has ? (double)c->margins[document / 2] : 0;
+}
+
+int64_t ls_data_margins(const ls_data *data) {
+    const ls_corpus *c = &data->corpus;
+    int64_t n = 0;
+    for (int64_t i = 0; i < c->n_margins; i++) n += !isnan(c->margins[i]);
+    return n;
+}
+
 ls_status ls_data_wanted(const ls_data *data, int64_t document, bool *out) {
     const ls_document found = ls_corpus_nth(&data->corpus, document);
     int32_t id;
@@ -524,7 +551,9 @@ uint64_t ls_data_content(const ls_data *data) {
                                   ls_hash_bytes(p->learnt, marks)};
         content = ls_hash_bytes(parts, sizeof parts);
     }
-    return content;
+    if (c->n_margins == 0) return content;
+    const uint64_t margins[] = {content, ls_hash_bytes(c->margins, (size_t)c->n_margins * sizeof *c->margins)};
+    return ls_hash_bytes(margins, sizeof margins);
 }
 
 double ls_data_unigram_nats(const ls_data *data) {

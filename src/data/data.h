@@ -65,7 +65,8 @@ typedef struct ls_data_options {
      */
     bool scored;
     int32_t pad;
-    bool verify; /* reads all of the shards and compares them with their checksums */
+    bool imitated; /* of pairs: the prompts of wanted answers are learnt, too (ls_data_answers tells them apart) */
+    bool verify;   /* reads all of the shards and compares them with their checksums */
     /*
      * Of several processes that open the same data and agree on the outcome, the number of this one: each verifies its
      * share of the shards. processes 0: there is one.
@@ -188,6 +189,15 @@ typedef struct ls_data_piece {
 /* Writes the pieces of a sequence to out[S + 1], and their number to *pieces. */
 LS_MUST_USE ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data_piece *out, int64_t *pieces);
 
+/* For each input of a sequence, whether its label is a token of an answer: out[S], 0 where the label is ignored. */
+LS_MUST_USE ls_status ls_data_answers(const ls_data *data, int64_t index, uint8_t *out);
+
+/* Of a pair, by its first document: by how much its record says that the wanted answer is better; 0: it does not say.
+ */
+double ls_data_margin(const ls_data *data, int64_t document);
+/* How many pairs have a margin. */
+int64_t ls_data_margins(const ls_data *data);
+
 /* Of an answer to a prompt, which is a document of records that compare: whether it is the one that is wanted. */
 LS_MUST_USE ls_status ls_data_wanted(const ls_data *data, int64_t document, bool *out);
 
@@ -198,7 +208,8 @@ LS_MUST_USE ls_status ls_data_wanted(const ls_data *data, int64_t document, bool
  */
 uint64_t ls_data_hash(int64_t first, const ls_data_part *part, const int32_t *tokens, const int32_t *labels);
 
-/* Identifies all documents in their order, and which tokens are learnt. Of shards it is made of their checksums. */
+/* Identifies all documents in their order, which tokens are learnt, and margins. Of shards it is made of their
+ * checksums. */
 uint64_t ls_data_content(const ls_data *data);
 
 /*

@@ -202,7 +202,8 @@ static ls_status hold(reader *r, const ls_text_record *record, const ls_encoded 
 /* An answer: whether it is wanted is marked in front, at a token that is no label. */
 static ls_status add_answer(reader *r, const ls_encoded *encoded, int64_t first, int64_t past, ls_place next) {
     const ls_frame *frame = &r->reading->form->frame;
-    const uint8_t wanted = encoded->judged ? encoded->wanted : first == 0, not_learnt[LS_FRAME_MOST] = {0};
+    const ls_answer_marks *marks = &encoded->answers;
+    const uint8_t wanted = marks->judged ? marks->wanted : first == 0, not_learnt[LS_FRAME_MOST] = {0};
     const int n = before(r, encoded->begun);
     LS_TRY(r->sink->begin(r->sink->context, false, false));
     r->in_document = true;
@@ -212,6 +213,13 @@ static ls_status add_answer(reader *r, const ls_encoded *encoded, int64_t first,
     const int64_t from = n > 0 ? first : first + 1;
     LS_TRY(append(r, encoded->ids + from, encoded->learnt + from, past - from));
     return end_document(r, encoded->end_learnt, next);
+}
+
+static ls_status add_pair(reader *r, const ls_encoded *encoded, ls_place next) {
+    const ls_answer_marks *marks = &encoded->answers;
+    if (marks->has_margin) LS_TRY(r->sink->margin(r->sink->context, marks->margin));
+    LS_TRY(add_answer(r, encoded, 0, marks->first, next));
+    return add_answer(r, encoded, marks->first, encoded->n, next);
 }
 
 static ls_status add_record(reader *r, const ls_text_record *record, const ls_encoded *encoded, ls_place next) {
@@ -228,11 +236,8 @@ static ls_status add_record(reader *r, const ls_text_record *record, const ls_en
         return ls_ok();
     }
     ls_left_out_add(&r->counts->left_out, &encoded->left_out);
-    if (encoded->judged) return add_answer(r, encoded, 0, encoded->n, next);
-    if (encoded->first_answer > 0) {
-        LS_TRY(add_answer(r, encoded, 0, encoded->first_answer, next));
-        return add_answer(r, encoded, encoded->first_answer, encoded->n, next);
-    }
+    if (encoded->answers.judged) return add_answer(r, encoded, 0, encoded->n, next);
+    if (encoded->answers.first > 0) return add_pair(r, encoded, next);
     if (holds) return hold(r, record, encoded, next);
     if (!r->in_document) LS_TRY(begin_document(r, encoded->begun, encoded->learnt == NULL));
     LS_TRY(append(r, encoded->ids, encoded->learnt, encoded->n));

@@ -54,6 +54,8 @@ typedef struct ls_document_sink {
     /* learnt: whether the end of document is; next: where the next record begins. */
     ls_status (*end)(void *context, bool learnt, ls_place next);
     ls_status (*batch)(void *context, ls_place place); /* after each batch of records; NULL: not called */
+    /* The next two documents are a pair whose record has a margin. NULL: there are no pairs. */
+    ls_status (*margin)(void *context, double margin);
 } ls_document_sink;
 
 typedef struct ls_document_reading {

@@ -233,16 +233,18 @@ static ls_status encode_preference(const ls_encode_options *o, ls_json_value rec
     ls_status status = ls_ok();
     for (int i = 0; i < pair.n && status.code == LS_OK; i++) {
         status = append_answer(&pair.answer[i].all, out);
-        if (i == 0) out->first_answer = pair.n > 1 ? (int64_t)pair.answer[0].all.tokens.count : 0;
         ls_left_out_add(&out->left_out, &pair.answer[i].all.left_out);
     }
-    out->judged = pair.n == 1;
-    out->wanted = pair.answer[0].wanted;
+    out->answers = (ls_answer_marks){.first = pair.n > 1 ? (int64_t)pair.answer[0].all.tokens.count : 0,
+                                     .judged = pair.n == 1,
+                                     .wanted = pair.answer[0].wanted,
+                                     .has_margin = pair.has_margin,
+                                     .margin = pair.margin};
     ls_preference_free(&pair);
     LS_TRY(status);
     ls_unread_find(&out->unread, record,
-                   out->judged ? (const char *const[]){"prompt", "completion", "label", NULL}
-                               : (const char *const[]){"prompt", "chosen", "rejected", NULL});
+                   out->answers.judged ? (const char *const[]){"prompt", "completion", "label", NULL}
+                                       : (const char *const[]){"prompt", "chosen", "rejected", "margin", NULL});
     return ls_ok();
 }
 

@@ -104,6 +104,8 @@ static ls_status read_pair(const ls_encode_options *o, ls_json_value record, ls_
     out->answer[0].wanted = true;
     if (ls_json_has(record, "chosen") && ls_json_hash(answers[0]) == ls_json_hash(answers[1]))
         return ls_json_error(answers[1], "another answer than chosen");
+    out->has_margin = ls_json_has(record, "margin");
+    if (out->has_margin) LS_TRY(ls_json_double(record, "margin", -1e6, 1e6, &out->margin));
     return read_answers(o, record, answers, out);
 }
 

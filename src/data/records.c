@@ -22,8 +22,8 @@ typedef struct token_range {
     size_t start, n; /* in the list of its run */
     ls_left_out left_out;
     int run;
-    int64_t first_answer;
-    bool bad, begun, end_learnt, judged, wanted;
+    ls_answer_marks answers;
+    bool bad, begun, end_learnt;
 } token_range;
 
 struct ls_record_encoder {
@@ -82,8 +82,7 @@ static ls_status encode(const ls_record_encoder *e, const ls_text_record *record
     const bool json = input->kind != LS_INPUT_TEXT;
     out->begun = false;
     out->end_learnt = true;
-    out->first_answer = 0;
-    out->judged = out->wanted = false;
+    out->answers = (ls_answer_marks){0};
     out->left_out = (ls_left_out){0};
     if (record->bad != NULL && json && !record->rest)
         return ls_error(LS_INVALID, "%s:%lld: %s", input->path, (long long)record->at.line, record->bad);
@@ -152,12 +151,10 @@ static void encode_run(void *context, int i, int thread) {
                                      .n = r->out.tokens.count - start,
                                      .left_out = r->out.left_out,
                                      .run = i,
-                                     .first_answer = r->out.first_answer,
+                                     .answers = r->out.answers,
                                      .bad = bad,
                                      .begun = r->out.begun,
-                                     .end_learnt = r->out.end_learnt,
-                                     .judged = r->out.judged,
-                                     .wanted = r->out.wanted};
+                                     .end_learnt = r->out.end_learnt};
     }
 }
 
@@ -224,9 +221,7 @@ ls_encoded ls_records_result(const ls_record_encoder *e, size_t i) {
                         .n = (int64_t)p->n,
                         .begun = p->begun,
                         .end_learnt = p->end_learnt,
-                        .first_answer = p->first_answer,
-                        .judged = p->judged,
-                        .wanted = p->wanted,
+                        .answers = p->answers,
                         .left_out = p->left_out,
                         .bad = p->bad};
 }

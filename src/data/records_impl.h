@@ -11,17 +11,23 @@
 #include "format/format.h"
 #include "text/text.h"
 
+/* What a record of answers says of its documents. */
+typedef struct ls_answer_marks {
+    int64_t first;       /* tokens of its first document, where it has two: a wanted answer and another; 0: it is one */
+    bool judged, wanted; /* it is one answer, which is wanted or not */
+    bool has_margin;
+    double margin; /* of two: by how much the wanted one is better */
+} ls_answer_marks;
+
 typedef struct ls_learnt_tokens {
     ls_token_list tokens;
     uint8_t *learnt; /* [learnt_capacity] a byte for each token; NULL: all are learnt */
     size_t learnt_capacity;
-    bool begun;      /* the current record begins by itself: without the frame */
-    bool end_learnt; /* whether the end of document, which is not among the tokens, is learnt */
-    int64_t
-        first_answer; /* tokens of the current record's first document, where it has two: a wanted answer and another */
-    bool judged, wanted;  /* the current record is one answer, which is wanted or not */
-    ls_left_out left_out; /* of the current record */
-    ls_unread unread;     /* of all records so far */
+    bool begun;              /* the current record begins by itself: without the frame */
+    bool end_learnt;         /* whether the end of document, which is not among the tokens, is learnt */
+    ls_answer_marks answers; /* of the current record */
+    ls_left_out left_out;    /* of the current record */
+    ls_unread unread;        /* of all records so far */
 } ls_learnt_tokens;
 
 /* Appends the tokens of a text, all learnt or all not. plain: as for ls_tokenizer_encode_plain. */
@@ -79,8 +85,7 @@ typedef struct ls_encoded {
     const uint8_t *learnt; /* NULL: all are learnt */
     int64_t n;
     bool begun, end_learnt;
-    int64_t first_answer; /* as in ls_learnt_tokens; 0: the record is one document */
-    bool judged, wanted;  /* as in ls_learnt_tokens */
+    ls_answer_marks answers;
     ls_left_out left_out;
     bool bad; /* the record cannot be encoded; ls_records_explain says why */
 } ls_encoded;

@@ -24,6 +24,7 @@ static ls_status open_all(const char *model, const char *checkpoint, const ls_ro
         LS_TRY(ls_model_adapt(t->model, &(ls_adapter_choice){.folder = t->checkpoint}));
     if (adapter != NULL) LS_TRY(ls_model_adapt(t->model, adapter));
     LS_TRY(ls_model_check_fed(t->model));
+    LS_TRY(ls_model_check_words(t->model));
     LS_TRY(ls_tokenizer_open_model(ls_model_folder(t->model), &t->tokenizer));
     const int64_t V = ls_model_describe(t->model).V;
     const int32_t known = ls_tokenizer_vocabulary(t->tokenizer);

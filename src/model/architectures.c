@@ -28,7 +28,17 @@ const ls_architecture *ls_architecture_of_type(const char *type) {
     return NULL;
 }
 
-static ls_status find_named(ls_json_value root, const ls_architecture **out) {
+/* A form with a head that scores has one number for a text here: one label. */
+static ls_status check_labels(ls_json_value root) {
+    ls_json_value labels;
+    LS_TRY(ls_json_object(root, "id2label", &labels));
+    if (ls_json_count(labels) == 1) return ls_ok();
+    ls_status status = ls_json_error(labels, "one label: a head that scores");
+    status.code = LS_UNSUPPORTED;
+    return status;
+}
+
+static ls_status find_named(ls_json_value root, const ls_architecture **out, bool *scored) {
     ls_json_value list;
     const char *name = NULL;
     LS_TRY(ls_json_array(root, "architectures", &list));
@@ -37,14 +47,21 @@ static ls_status find_named(ls_json_value root, const ls_architecture **out) {
     LS_TRY(ls_json_as_text(item, &name));
     for (size_t i = 0; i < LS_COUNT(architectures); i++)
         if (strcmp(architectures[i]->name, name) == 0) *out = architectures[i];
+    for (size_t i = 0; i < LS_COUNT(architectures) && *out == NULL; i++) {
+        if (architectures[i]->scored == NULL || strcmp(architectures[i]->scored, name) != 0) continue;
+        *out = architectures[i];
+        *scored = true;
+        return check_labels(root);
+    }
     return *out == NULL ? unknown(item) : ls_ok();
 }
 
-ls_status ls_architecture_find(ls_json_value root, const ls_architecture **out) {
+ls_status ls_architecture_find(ls_json_value root, const ls_architecture **out, bool *scored) {
     const ls_architecture *found = NULL;
     const char *type = NULL;
     const bool named = ls_json_has(root, "architectures");
-    if (named) LS_TRY(find_named(root, &found));
+    *scored = false;
+    if (named) LS_TRY(find_named(root, &found, scored));
     if (!named || ls_json_has(root, "model_type")) {
         if (!ls_json_has(root, "model_type")) return unknown(ls_json_field(root, "architectures"));
         LS_TRY(ls_json_text(root, "model_type", &type));

@@ -11,8 +11,10 @@
 static ls_status read_document(const ls_json *document, ls_model *model) {
     const ls_json_value root = ls_json_root(document);
     LS_TRY(ls_json_as_object(root));
-    LS_TRY(ls_architecture_find(root, &model->architecture));
+    bool scored;
+    LS_TRY(ls_architecture_find(root, &model->architecture, &scored));
     LS_TRY(ls_config_read(root, model->architecture, &model->config));
+    model->config.scored = scored;
     model->config.sizes.outputs = model->config.sizes.V;
     model->sizes = model->config.sizes;
     model->inputs = (ls_model_inputs){.labels = true, .positions = true, .documents = true, .mean = LS_MEAN_LABELS};
@@ -138,7 +140,7 @@ static ls_status score(ls_model *model) {
     LS_TRY(set_member(model, "architectures", name));
     LS_TRY(set_member(model, "id2label", "{\"0\": \"LABEL_0\"}"));
     LS_TRY(set_member(model, "label2id", "{\"LABEL_0\": 0}"));
-    model->config.scored = true;
+    model->config.scored = model->head_apart = true;
     return count_parameters(model);
 }
 
@@ -146,8 +148,9 @@ static ls_status score(ls_model *model) {
 
 /* Heads that predict further tokens, which the library does not load either. */
 static const char *const further_heads[] = {"mtp.", "model.mtp", NULL};
-/* The same of a model that scores: the head of words, too. */
+/* The same of a model that scores: the head of words, too; and where its own head is apart, that of the files. */
 static const char *const other_heads[] = {"mtp.", "model.mtp", "lm_head.", NULL};
+static const char *const all_heads[] = {"mtp.", "model.mtp", "lm_head.", LS_SCORE_WEIGHT, NULL};
 
 static ls_weight_rules rules_of(const ls_model *model) {
     const ls_form *form = model->architecture->form;
@@ -157,6 +160,7 @@ static ls_weight_rules rules_of(const ls_model *model) {
                              .n_copies = model->sizes.tied ? 1 : 0,
                              .spellings = wrapped ? ls_wrapped_spellings : form->spellings,
                              .left_out = wrapped                ? ls_wrapped_left_out
+                                         : model->head_apart    ? all_heads
                                          : model->config.scored ? other_heads
                                                                 : further_heads};
 }
@@ -169,14 +173,16 @@ static ls_status make_random(const ls_model *model, uint64_t seed, ls_weight_sou
 
 /* --- what is said of it ------------------------------------------------------------------------------------------- */
 
-static const char *name_of(const ls_model *model) { return model->architecture->name; }
+static const char *name_of(const ls_model *model) {
+    return model->config.scored ? model->architecture->scored : model->architecture->name;
+}
 
 static void print(const ls_model *model, char *out, size_t room) {
     const ls_model_sizes *m = &model->sizes;
-    ls_print(
-        out, room, "%s · %.2f M parameters · L %lld · E %lld · F %lld · V %lld%s · heads %lld, %lld of keys, of %lld",
-        model->architecture->name, (double)model->parameters / 1e6, (long long)m->L, (long long)m->E, (long long)m->F,
-        (long long)m->V, m->tied ? " (tied)" : "", (long long)m->Hq, (long long)m->Hkv, (long long)m->D);
+    ls_print(out, room,
+             "%s · %.2f M parameters · L %lld · E %lld · F %lld · V %lld%s · heads %lld, %lld of keys, of %lld",
+             name_of(model), (double)model->parameters / 1e6, (long long)m->L, (long long)m->E, (long long)m->F,
+             (long long)m->V, m->tied ? " (tied)" : "", (long long)m->Hq, (long long)m->Hkv, (long long)m->D);
 }
 
 static void put(const ls_model *model, ls_json_writer *w) {

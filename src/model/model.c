@@ -256,7 +256,7 @@ static bool in_files_without_score(const ls_flat *flat) { return in_own_files(fl
 /* The model's own weights, without those of its adapter. *out has no context where there are no files. */
 static ls_status open_own(const ls_model *model, const ls_image *image, ls_weight_source *out) {
     ls_weight_rules rules = model->kind->rules(model);
-    rules.has = model->config.scored ? in_files_without_score : in_own_files;
+    rules.has = model->head_apart ? in_files_without_score : in_own_files;
     return ls_weights_open_folder(ls_model_folder(model), image, &rules, out);
 }
 
@@ -282,7 +282,7 @@ ls_status ls_model_weights(const ls_model *model, const ls_image *image, uint64_
         return untrained(model, "nothing says how random ones are made");
     if (source.context == NULL)
         LS_TRY(model->kind->random(model, seed, &source));
-    else if (model->config.scored)
+    else if (model->head_apart)
         LS_TRY(add_score(model, seed, &source));
     if (model->adapter != NULL) return ls_adapter_weights(model->adapter, image, seed, &source, out);
     *out = source;
@@ -394,12 +394,23 @@ ls_status ls_model_noise(ls_model *model, double alpha) {
 }
 
 ls_status ls_model_score(ls_model *model) {
+    if (model->config.scored) return ls_ok();
     if (model->adapter != NULL)
-        return ls_error(LS_UNSUPPORTED, "a head that scores is trained with the whole model; expected no adapter");
+        return ls_error(LS_UNSUPPORTED,
+                        "--model is an adapter of a language model; expected the folder of a model, which checkpoint "
+                        "export --merge makes of both");
     if (model->architecture == NULL || model->wrapper != NULL || model->architecture->scored == NULL)
         return ls_error(LS_UNSUPPORTED, "%s: %s has no form with a head that scores in the Hugging Face library",
                         ls_model_folder(model), ls_model_architecture(model));
     return model->kind->score(model);
+}
+
+bool ls_model_head_apart(const ls_model *model) { return model->head_apart; }
+
+ls_status ls_model_check_words(const ls_model *model) {
+    if (!model->config.scored) return ls_ok();
+    return ls_error(LS_UNSUPPORTED, "%s: a %s scores texts, and predicts no words; expected a language model",
+                    ls_model_folder(model), ls_model_architecture(model));
 }
 
 ls_status ls_model_adapt(ls_model *model, const ls_adapter_choice *choice) {
@@ -410,7 +421,11 @@ ls_status ls_model_adapt(ls_model *model, const ls_adapter_choice *choice) {
         return ls_error(LS_USAGE, "--model is an adapter already; expected the folder of a model beside --adapter or "
                                   "--lora");
     LS_TRY(ls_adapter_open(choice, &adapter));
-    ls_status status = resolve(model, adapter);
+    const bool scores = model->architecture != NULL && ls_adapter_holds(adapter, LS_SCORE_WEIGHT);
+    ls_status status = scores ? ls_model_score(model) : ls_ok();
+    model->head_apart |= scores;
+    if (model->config.scored) ls_adapter_score(adapter, LS_SCORE_WEIGHT);
+    if (status.code == LS_OK) status = resolve(model, adapter);
     if (status.code == LS_OK) status = adapt(model, adapter);
     if (status.code == LS_OK && model->kept == LS_DTYPES) model->kept = model->stored;
     if (status.code == LS_OK)

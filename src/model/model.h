@@ -92,8 +92,9 @@ LS_MUST_USE ls_status ls_model_open_changed(const char *path, const ls_rope_chan
 LS_MUST_USE ls_status ls_model_open_text(const char *name, const char *text, ls_model **out);
 /*
  * Gives the model an adapter, where the choice has one: from then on it is built with that, and its weights are those
- * of both, of which its own must be trained; and its matrices the type that the choice says. LS_USAGE: it has an
- * adapter already.
+ * of both, of which its own must be trained; and its matrices the type that the choice says. A model that scores has
+ * its head among what the adapter trains; one whose folder has such a head makes a language model score. LS_USAGE: it
+ * has an adapter already.
  */
 LS_MUST_USE ls_status ls_model_adapt(ls_model *model, const ls_adapter_choice *choice);
 /*
@@ -128,10 +129,15 @@ LS_MUST_USE ls_status ls_model_noise(ls_model *model, double alpha);
 /*
  * From now on the model has a head of one number in the place of words, LS_SCORE_WEIGHT [1,E], as the Hugging Face
  * library's XForSequenceClassification with one label has it, and as its text says; a token's loss is minus its number.
- * ls_model_weights makes the head's parameter by random numbers. LS_UNSUPPORTED: the library has no such form of the
- * architecture, or the model has an adapter.
+ * ls_model_weights makes the head's parameter by random numbers. Nothing changes in a model that was opened as one of
+ * that form, or that an adapter has made one whose files have the head. LS_UNSUPPORTED: the library has no such form of
+ * the architecture, or the model has an adapter.
  */
 LS_MUST_USE ls_status ls_model_score(ls_model *model);
+/* LS_UNSUPPORTED: the model has such a head. */
+LS_MUST_USE ls_status ls_model_check_words(const ls_model *model);
+/* Whether that head is a new one, or an adapter's: that of the model's files, if they have one, is not read. */
+bool ls_model_head_apart(const ls_model *model);
 /*
  * From now on a token's loss is how far the model is from a teacher, of which the k likeliest words of each token are
  * given (k from 1 to LS_MOST_TEACHER): the divergence Σ p (log p - log q) over these words and all others together

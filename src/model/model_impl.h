@@ -94,7 +94,7 @@ typedef struct ls_model_config {
     double attention_scale;          /* factor of q·k; 0: not given */
     bool scale_by_layer;             /* attention_scale is divided by the layer's number, counted from 1 */
     double noise;                    /* ls_model_noise */
-    bool scored;                     /* ls_model_score */
+    bool scored;                     /* it has a head that scores (ls_model_score) */
     double attention_cap, final_cap; /* soft caps of attention's logits and of the model's logits; 0: none */
     int64_t window;                  /* in tokens; 0: no layer has a window */
     ls_window_rule windows;          /* which layers have the window */
@@ -161,9 +161,10 @@ extern const ls_architecture LS_ARCHITECTURES(LS_ARCHITECTURE_ROW);
 
 /*
  * The row of the architecture that a config names, by "architectures" or, if that is missing, by "model_type"; they
- * must agree. LS_UNSUPPORTED lists the known architectures.
+ * must agree. LS_UNSUPPORTED lists the known architectures. *scored: it names the form with a head that scores, with
+ * one label.
  */
-LS_MUST_USE ls_status ls_architecture_find(ls_json_value root, const ls_architecture **out);
+LS_MUST_USE ls_status ls_architecture_find(ls_json_value root, const ls_architecture **out, bool *scored);
 /* The row of a model_type; NULL: none. */
 const ls_architecture *ls_architecture_of_type(const char *type);
 
@@ -234,9 +235,10 @@ struct ls_model {
     double smoothing, z; /* ls_model_smooth */
     int teacher;         /* ls_model_distil: words; 0: there is none */
     struct ls_teacher_inputs *teacher_inputs;
-    double noise; /* ls_model_noise */
-    char *folder; /* NULL: the model was opened from a text */
-    char *text;   /* of its file, with changes */
+    double noise;    /* ls_model_noise */
+    bool head_apart; /* of a model that scores: its head is a new one, or an adapter's, and not that of its files */
+    char *folder;    /* NULL: the model was opened from a text */
+    char *text;      /* of its file, with changes */
     /* Of a config.json: */
     const ls_architecture *architecture;
     const ls_wrapper *wrapper; /* of the file that the model was opened from; NULL: it has a text model alone */

@@ -75,10 +75,17 @@ static ls_answers_loss kto(const ls_answer_sums a[2], const ls_answer_settings *
     return (ls_answers_loss){.loss = factor * loss, .weight = {-factor * sign * s->beta * loss * (1 - loss), 0}};
 }
 
-/* Bradley and Terry's model of pairs; Ouyang et al., "InstructGPT" (arXiv 2203.02155), equation 1. */
+/*
+ * Bradley and Terry's model of pairs; Ouyang et al., "InstructGPT" (arXiv 2203.02155), equation 1; with the margin of
+ * Touvron et al., "Llama 2" (arXiv 2307.09288), equation 2, and scores that are held around 0 as Eisenstein et al.
+ * (arXiv 2312.09244), section 2, have it.
+ */
 static ls_answers_loss reward(const ls_answer_sums a[2], const ls_answer_settings *s) {
-    (void)s;
-    return sigmoid_of(1, a[0].own - a[1].own, 1, 1);
+    const double sum = a[0].own + a[1].own;
+    ls_answers_loss made = sigmoid_of(1, a[0].own - a[1].own - a[0].margin, 1, 1);
+    made.loss += s->centre * sum * sum;
+    for (int i = 0; i < 2; i++) made.weight[i] += 2 * s->centre * sum;
+    return made;
 }
 
 static const ls_answer_loss rows[] = {

@@ -33,6 +33,7 @@ struct ls_comparing {
     int64_t documents;
     double *reference;     /* by document; rank 0 alone */
     ls_data_piece *pieces; /* of one sequence */
+    uint8_t *answers;      /* [S] of it: whether a label is a token of an answer */
 };
 
 /* --- sums of answers ---------------------------------------------------------------------------------------------- */
@@ -42,19 +43,24 @@ typedef ls_status (*on_pair)(void *context, const answer_set *set, const ls_data
                              const ls_answer_sums sums[2]);
 
 /*
- * losses[S]: minus the log-probabilities of a sequence's labels; where a label is ignored, nothing that counts.
+ * losses[S]: minus the log-probabilities of a sequence's labels; where a label is ignored, nothing that counts. Leaves
+ * the sequence's pieces and answers in *c.
  */
 static ls_status add_up(const ls_comparing *c, const answer_set *set, int64_t index, const float *losses,
                         const int32_t *labels, on_pair call, void *context) {
     int64_t n = 0;
     LS_TRY(ls_data_pieces(set->data, index, c->pieces, &n));
+    LS_TRY(ls_data_answers(set->data, index, c->answers));
     for (int64_t k = 0; k + 1 < n; k += 2) {
         ls_answer_sums sums[2] = {{.own = 0}, {.own = 0}};
         for (int i = 0; i < 2; i++) {
             const ls_data_piece *piece = &c->pieces[k + i];
             for (int64_t at = piece->place; at < piece->place + piece->length; at++) {
-                sums[i].own -= labels[at] != LS_LABEL_IGNORED ? (double)losses[at] : 0;
-                sums[i].tokens += labels[at] != LS_LABEL_IGNORED;
+                const bool learnt = labels[at] != LS_LABEL_IGNORED;
+                sums[i].own -= c->answers[at] ? (double)losses[at] : 0;
+                sums[i].tokens += c->answers[at];
+                sums[i].learnt -= learnt ? (double)losses[at] : 0;
+                sums[i].learnt_tokens += learnt;
             }
             if (c->reference != NULL) sums[i].reference = c->reference[set->first + piece->document];
         }
@@ -87,6 +93,7 @@ static finding begin_finding(const ls_comparing *c) {
                      .loss = c->t->compares,
                      .settings = {.beta = o->loss_beta,
                                   .gamma = o->loss_gamma,
+                                  .centre = o->center_rewards,
                                   .desirable = o->desirable_weight,
                                   .undesirable = o->undesirable_weight}};
 }
@@ -103,6 +110,7 @@ static ls_status find_pair(void *context, const answer_set *set, const ls_data_p
     }
     judged_pair *p = &f->pair[f->n++];
     *p = (judged_pair){.sums = {sums[0], sums[1]}};
+    p->sums[0].margin = ls_data_margin(set->data, piece[0].document);
     return f->loss->judges ? ls_data_wanted(set->data, piece[0].document, &p->sums[0].wanted) : ls_ok();
 }
 
@@ -137,8 +145,8 @@ static void find_rewards(const finding *f, ls_answers_figures *out) {
 }
 
 /*
- * Once all pairs are there. The loss is a mean over them; where answers are imitated, too, the mean loss of the wanted
- * ones' tokens is added.
+ * Once all pairs are there. The loss is a mean over them; where answers are imitated, too, the mean loss of the tokens
+ * that the wanted ones' documents have to learn is added.
  */
 static void judge(finding *f, ls_answers_figures *out) {
     double loss = 0, wanted_loss = 0;
@@ -148,8 +156,8 @@ static void judge(finding *f, ls_answers_figures *out) {
         judged_pair *p = &f->pair[k];
         p->found = f->loss->of_pair(p->sums, &f->settings);
         loss += p->found.loss;
-        wanted_loss -= p->sums[0].own;
-        f->wanted_tokens += p->sums[0].tokens;
+        wanted_loss -= p->sums[0].learnt;
+        f->wanted_tokens += p->sums[0].learnt_tokens;
     }
     *out = (ls_answers_figures){.pairs = f->n,
                                 .loss = f->n > 0 ? loss / (double)f->n : NAN,
@@ -190,9 +198,10 @@ static ls_status weigh_pair(void *context, const answer_set *set, const ls_data_
     (void)set, (void)sums;
     for (int i = 0; i < 2; i++) {
         const double imitated = i == 0 && f->loss->imitates ? 1 / (double)f->wanted_tokens : 0;
-        const double weight = imitated - found->weight[i] / (double)f->n;
+        const double compared = -found->weight[i] / (double)f->n;
         for (int64_t at = piece[i].place; at < piece[i].place + piece[i].length; at++)
-            if (w->labels[at] != LS_LABEL_IGNORED) w->weights[at] = (float)weight;
+            if (w->labels[at] != LS_LABEL_IGNORED)
+                w->weights[at] = (float)(imitated + (f->c->answers[at] ? compared : 0));
     }
     return ls_ok();
 }
@@ -340,7 +349,9 @@ static ls_status add_sets(ls_comparing *c) {
     const ls_training *t = c->t;
     c->set = calloc((size_t)t->mixture.n + (size_t)t->eval_sets.n, sizeof *c->set);
     c->pieces = malloc(sizeof *c->pieces * ((size_t)t->options.seq + 1));
-    if (c->set == NULL || c->pieces == NULL) return ls_error(LS_NO_MEMORY, "no memory for the pairs of a training");
+    c->answers = malloc((size_t)t->options.seq);
+    if (c->set == NULL || c->pieces == NULL || c->answers == NULL)
+        return ls_error(LS_NO_MEMORY, "no memory for the pairs of a training");
     for (int k = 0; k < t->mixture.n + t->eval_sets.n; k++) {
         const ls_data *data = k < t->mixture.n ? t->mixture.set[k].data : t->eval_sets.data[k - t->mixture.n];
         const int64_t documents = ls_data_summarise(data)->documents;
@@ -376,5 +387,6 @@ void ls_comparing_destroy(ls_comparing *c) {
     free(c->set);
     free(c->reference);
     free(c->pieces);
+    free(c->answers);
     free(c);
 }

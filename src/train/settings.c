@@ -49,8 +49,10 @@ static const setting settings[] = {
     {"loss", TEXT, AT(loss), 0, LS_LOSS_OF_TOKENS, 0, 0, false, true, 0},
     {"loss_beta", REAL, AT(loss_beta), 0.1, NULL, 0, 1e6, false, true, 0},
     {"loss_gamma", REAL, AT(loss_gamma), 0.5, NULL, -1, 1e6, false, true, 0},
+    {"center_rewards", REAL, AT(center_rewards), 0, NULL, 0, 1e6, false, true, 0},
     {"desirable_weight", REAL, AT(desirable_weight), 1, NULL, 0, 1e6, false, true, 0},
     {"undesirable_weight", REAL, AT(undesirable_weight), 1, NULL, 0, 1e6, false, true, 0},
+    {"imitate", TEXT, AT(imitate), 0, "text", 0, 0, false, true, 0},
     {"label_smoothing", REAL, AT(label_smoothing), 0, NULL, 0, 1, false, true, 0},
     {"z_loss", REAL, AT(z_loss), 0, NULL, 0, 1e6, false, true, 0},
     {"neftune", REAL, AT(neftune), 0, NULL, 0, 1e6, false, true, 0},
@@ -341,6 +343,8 @@ static ls_status check_together(const ls_train_options *o) {
     if (strcmp(o->dtype, "f32") != 0 && strcmp(o->dtype, "bf16") != 0)
         return ls_error(LS_USAGE, "--dtype is %s; expected f32 or bf16", o->dtype);
     LS_TRY(ls_schedule_check(o->schedule));
+    if (strcmp(o->imitate, "text") != 0 && strcmp(o->imitate, "answers") != 0)
+        return ls_error(LS_USAGE, "--imitate is %s; expected text or answers", o->imitate);
     if (o->min_lr > o->lr) return ls_error(LS_USAGE, "--min-lr %g is more than --lr %g", o->min_lr, o->lr);
     if (o->batch % o->accumulate != 0)
         return ls_error(LS_USAGE, "--batch %lld does not divide into --accumulate %lld micro-batches",
@@ -382,6 +386,8 @@ ls_status ls_settings_resolve(ls_training *t) {
     if (by_time && !by_steps) o->save_every = 0; /* --save-every replaces both values of the resumed run */
     if (steps_given) o->epochs = 0;              /* --steps replaces --epochs of the resumed run */
     if (isnan(o->min_lr)) o->min_lr = o->lr / 10;
+    /* Runs of older versions learnt answers alone. */
+    if (t->record != NULL && !ls_json_has(object, "imitate")) o->imitate = "answers";
     if (t->record != NULL) LS_TRY(compare_evaluations(t, object));
     LS_TRY(settle_micro_batches(t, o));
     return check_together(o);

@@ -113,9 +113,11 @@ static ls_status change_loss(const ls_training *t) {
     return ls_model_noise(t->model, o->neftune);
 }
 
+/* A new adapter trains the head, too; one of a folder has it. */
 static ls_status score_model(const ls_training *t) {
+    if (t->compares == NULL || !t->compares->scores) return ls_ok();
     LS_TRY(ls_model_score(t->model));
-    if (t->record == NULL)
+    if (t->record == NULL && ls_model_head_apart(t->model) && t->options.adapter.folder == NULL)
         ls_log(
             "--loss %s: the head of words gives way to one that scores, score.weight, which begins with random numbers",
             t->compares->name);
@@ -124,13 +126,14 @@ static ls_status score_model(const ls_training *t) {
 
 static ls_status open_model(ls_training *t) {
     LS_TRY(ls_model_open_changed(t->options.model, &t->options.rope, &t->model));
-    LS_TRY(adapt_model(t));
-    LS_TRY(ls_model_check_fed(t->model));
     LS_TRY(ls_answer_loss_find(t->options.loss, &t->compares));
+    LS_TRY(score_model(t));
+    LS_TRY(adapt_model(t));
+    if (t->compares == NULL || !t->compares->scores) LS_TRY(ls_model_check_words(t->model));
+    LS_TRY(ls_model_check_fed(t->model));
+    LS_TRY(lengthen_model(t));
     if (t->compares != NULL) LS_TRY(ls_model_weigh(t->model));
     LS_TRY(change_loss(t));
-    LS_TRY(lengthen_model(t));
-    if (t->compares != NULL && t->compares->scores) LS_TRY(score_model(t));
     LS_TRY(ls_tokenizer_open_model(ls_model_folder(t->model), &t->tokenizer));
     const ls_model_sizes sizes = ls_model_describe(t->model);
     if (sizes.V < ls_tokenizer_vocabulary(t->tokenizer))
@@ -155,12 +158,23 @@ static void log_set(const ls_training *t, const ls_mixed_set *set) {
     ls_data_log_packing(set->data);
 }
 
+/* Margins of records are what a loss of scores reads. */
+static void log_margins(const ls_training *t, const ls_data *data) {
+    const long long n = ls_data_margins(data), pairs = ls_data_summarise(data)->documents / 2;
+    if (n == 0) return;
+    if (t->compares == NULL || !t->compares->scores)
+        ls_log("margin: %lld of %lld pairs have one, which --loss %s does not read", n, pairs, t->options.loss);
+    else if (n < pairs)
+        ls_log("margin: %lld of %lld pairs have one; that of the others is 0", n, pairs);
+}
+
 /* Whether a set is of answers, pairs or judged ones, as the loss wants it. */
 static ls_status check_pairs(const ls_training *t, const char *flag, const ls_data *data) {
     if (ls_data_pairs(data) && t->compares != NULL && ls_data_judges(data) != t->compares->judges)
         return ls_error(LS_USAGE, "%s: --loss %s %s", flag, t->compares->name,
                         t->compares->judges ? "judges answers one by one; expected --records label"
                                             : "compares pairs of answers; expected --records preference");
+    log_margins(t, data);
     if (ls_data_pairs(data) == (t->compares != NULL)) return ls_ok();
     if (t->compares == NULL)
         return ls_error(LS_USAGE, "%s: %s, and --loss %s learns tokens; expected a loss that %s", flag,
@@ -188,6 +202,8 @@ static ls_status open_text(ls_training *t) {
                                   .pack = o->pack,
                                   .scored = t->compares != NULL && t->compares->scores,
                                   .pad = sizes.pads ? (int32_t)sizes.pad : -1,
+                                  .imitated =
+                                      t->compares != NULL && t->compares->imitates && strcmp(o->imitate, "text") == 0,
                                   .verify = !o->trust_data,
                                   .process = launched.rank,
                                   .processes = launched.ranks};

@@ -51,15 +51,19 @@ typedef struct ls_eval_sets {
 
 /* --- answer_losses.c: losses that compare a wanted answer with another one, or judge an answer -------------------- */
 
-/* Of one answer: the sum of the log-probabilities of its tokens, by the model and by the reference; and their number.
+/*
+ * Of one answer: the sum of the log-probabilities of its tokens, by the model and by the reference, and their number;
+ * and the sum over all tokens of its document that are learnt, with those of its prompt where it is imitated whole.
  */
 typedef struct ls_answer_sums {
-    double own, reference;
-    int64_t tokens;
-    bool wanted; /* of a loss that judges */
+    double own, reference, learnt;
+    int64_t tokens, learnt_tokens;
+    bool wanted;   /* of a loss that judges */
+    double margin; /* of the wanted one of a pair: by how much its record says that it is better */
 } ls_answer_sums;
 typedef struct ls_answer_settings {
     double beta, gamma;
+    double centre;                 /* factor of the square of what both scores of a pair add up to */
     double desirable, undesirable; /* factors of the losses of wanted and other answers, where they are judged */
     double divergence; /* there: the mean gain of answers to other prompts over the reference, at least 0; a constant */
 } ls_answer_settings;
@@ -71,7 +75,7 @@ typedef struct ls_answers_loss {
 typedef struct ls_answer_loss {
     const char *name, *about;
     bool reference; /* it reads what the reference says; rewards are beta times the gain over it */
-    bool imitates;  /* the mean loss of the wanted answers' tokens is added */
+    bool imitates;  /* the mean loss of tokens that wanted answers have is added: of what --imitate says */
     bool scores;    /* of the numbers of answers by a head of its own (ls_model_score), not of log-probabilities */
     bool judges;    /* sums[0] is an answer, wanted or not, and sums[1] one to another prompt, for the divergence */
     ls_answers_loss (*of_pair)(const ls_answer_sums sums[2], const ls_answer_settings *settings);

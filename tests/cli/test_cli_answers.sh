@@ -33,7 +33,7 @@ train() { "$longspan" train "${model[@]}" "${job[@]}" --lr "$lr" "$@" >out 2>err
 losses() { grep -o '"\(loss\|eval_loss\|grad_norm\|reward_margin\)": *[-0-9.e]*' "$1/metrics.jsonl"; }
 # same A B: the numbers of two runs, within a millionth of one.
 same() {
-    paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '{ d = $2 - $4; if (d < 0) d = -d; n++; s = $2 < 0 ? -$2 : $2; if ($1 != $3 || d > 2e-6 * (s > 1 ? s : 1)) bad = 1 } END { exit bad || n < 14 }' ||
+    paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '{ d = $2 - $4; if (d < 0) d = -d; n++; s = $2 < 0 ? -$2 : $2; if ($1 != $3 || d > 1e-6 * (s > 1 ? s : 1)) bad = 1 } END { exit bad || n < 14 }' ||
         fail "$1 and $2 differ: $(losses "$1" | tr '\n' ' ') and $(losses "$2" | tr '\n' ' ')"
 }
 for loss in dpo ipo hinge simpo orpo; do
@@ -57,6 +57,32 @@ done
 train --loss orpo --steps 4 --out x --mesh ring=2,dp=2 --accumulate 2
 same orpo-one x
 rm -rf x
+
+# What orpo learns of wanted answers: their prompts too, or not. Its loss is that of these tokens and beta times that of the odds.
+lr=1e-30
+train --loss orpo --steps 1 --out text --ranks 2
+train --loss orpo --imitate answers --steps 1 --out answers --ranks 1
+lr=3e-3
+sed 's/{"prompt": "\(.\)\(.*\)", "chosen": "\(.*\)", "rejected".*/{"prompt": "\1", "completion": "\2\3"}/' others.jsonl >whole.jsonl
+for records in preference completion; do
+    [ $records = preference ] && data=others.jsonl || data=whole.jsonl
+    "$longspan" logprobs --model text/model --threads 1 --records $records --data $data --seq 96 --out $records.out >out 2>err || fail "longspan logprobs"
+done
+python3 - <<'CHECK' || fail "orpo learns other tokens: $(grep -o '"eval_loss[^,]*' text/metrics.jsonl answers/metrics.jsonl)"
+import json, math
+odds = lambda d: (lambda x: x - math.log(-math.expm1(x)))(d["sum"] / len(d["logprobs"]))
+mean = lambda some: -sum(d["sum"] for d in some) / sum(len(d["logprobs"]) for d in some)
+pairs, whole = ([json.loads(line) for line in open(name + ".out")] for name in ("preference", "completion"))
+wanted, others = pairs[::2], pairs[1::2]
+compared = 0.1 * sum(math.log1p(math.exp(odds(b) - odds(a))) for a, b in zip(wanted, others)) / 7
+for run, learnt in ("answers", wanted), ("text", whole):
+    found = json.loads(open(run + "/metrics.jsonl").readline())["eval_loss"]
+    assert len(learnt) == 7 and abs(found - compared - mean(learnt)) < 1e-6, (run, found, compared, mean(learnt))
+assert abs(mean(wanted) - mean(whole)) > 1e-4
+CHECK
+"$longspan" train --model config.json --data pairs.jsonl --records preference --loss orpo --out answers --resume --imitate text >out 2>err && fail "another --imitate"
+grep -q -- "--imitate text contradicts answers/run.json, which says answers" err || fail "another --imitate is not named"
+rm -rf answers text
 
 # A resumed run has the reference that it was begun with.
 train --loss dpo --steps 4 --out x --max-seconds 1e-9

@@ -26,7 +26,7 @@ train() { "$longspan" train "${model[@]}" "${job[@]}" "${loss[@]}" --lr "$lr" "$
 losses() { grep -o '"\(loss\|eval_loss\|grad_norm\|divergence\)": *[-0-9.e]*' "$1/metrics.jsonl"; }
 # same A B: the numbers of two runs, within a millionth of one.
 same() {
-    paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '{ d = $2 - $4; if (d < 0) d = -d; n++; s = $2 < 0 ? -$2 : $2; if ($1 != $3 || d > 2e-6 * (s > 1 ? s : 1)) bad = 1 } END { exit bad || n < 10 }' ||
+    paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '{ d = $2 - $4; if (d < 0) d = -d; n++; s = $2 < 0 ? -$2 : $2; if ($1 != $3 || d > 1e-6 * (s > 1 ? s : 1)) bad = 1 } END { exit bad || n < 10 }' ||
         fail "$1 and $2 differ: $(losses "$1" | tr '\n' ' ') and $(losses "$2" | tr '\n' ' ')"
 }
 first() { losses "$1" | grep -m 1 "\"$2\"" | sed 's/.*: *//'; }
@@ -128,7 +128,7 @@ def tensors(path):
             a, b = t["data_offsets"]
             yield name, struct.unpack(f"<{(b - a) // 4}f", data[8 + size + a:8 + size + b])
 for (name, a), (_, b) in zip(tensors("plain.gradients"), tensors("batch/gradients.safetensors")):
-    assert math.dist(a, b) <= 2e-6 * math.hypot(*a) and math.hypot(*a) > 0, name
+    assert math.dist(a, b) <= 1e-6 * math.hypot(*a) and math.hypot(*a) > 0, name
 CHECK
 done
 

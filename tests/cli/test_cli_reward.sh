@@ -14,18 +14,26 @@ for name, n in ("pairs", 24), ("others", 7):
         for i in range(n):
             json.dump({"prompt": words(3) + ":", "chosen": words(random.randint(1, 4)) + " good", "rejected": words(random.randint(1, 4)) + " bad"}, out)
             out.write("\n")
+json.dump({"prompt": "a", "chosen": "b", "rejected": "c", "margin": "1"}, open("wrong.jsonl", "w"))
 open("texts.jsonl", "w").write("".join(json.dumps({"text": words(30)}) + "\n" for _ in range(20)))
 RECORDS
 
 # A language model, whose head has nothing to do with the rewards.
 "$longspan" train --model config.json --data texts.jsonl --seq 64 --batch 2 --steps 3 --threads 1 --out base >out 2>err || fail "a language model"
 data=(--data pairs.jsonl --records preference)
-job=(--loss reward --seq 96 --batch 8 --threads 1 --ranks-as threads --lr 3e-3 --steps 6 --eval-data others.jsonl --eval-every 3)
-train() { "$longspan" train --model base/model "${data[@]}" "${job[@]}" "$@" >out 2>err || fail "longspan train $*"; }
+job=(--loss reward --seq 96 --batch 8 --threads 1 --ranks-as threads --eval-data others.jsonl --eval-every 3)
+train() { "$longspan" train --model base/model "${data[@]}" "${job[@]}" --lr 3e-3 --steps 6 "$@" >out 2>err || fail "longspan train $*: $(cat err)"; }
+# A step that changes nothing, and what the evaluation after it finds.
+still() {
+    rm -rf still
+    "$longspan" train --lr 1e-30 --steps 1 --ranks 1 --out still "$@" >out 2>err || fail "longspan train $*: $(cat err)"
+    evaluated still
+}
+evaluated() { losses "$1" | sed -n 's/"eval_loss": *//p' | tail -1; }
 losses() { grep -o '"\(loss\|eval_loss\|grad_norm\|reward_chosen\|reward_margin\)": *[-0-9.e]*' "$1/metrics.jsonl"; }
-# same A B: the numbers of two runs, within a few millionths of one.
+# same A B: the numbers of two runs, within a millionth of one.
 same() {
-    paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '{ d = $2 - $4; if (d < 0) d = -d; n++; s = $2 < 0 ? -$2 : $2; if ($1 != $3 || d > 3e-6 * (s > 1 ? s : 1)) bad = 1 } END { exit bad || n < 26 }' ||
+    paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '{ d = $2 - $4; if (d < 0) d = -d; n++; s = $2 < 0 ? -$2 : $2; if ($1 != $3 || d > 1e-6 * (s > 1 ? s : 1)) bad = 1 } END { exit bad || n < 26 }' ||
         fail "$1 and $2 differ: $(losses "$1" | tr '\n' ' ') and $(losses "$2" | tr '\n' ' ')"
 }
 train --ranks 1 --out one
@@ -55,6 +63,54 @@ train --out x --resume --max-seconds 1e6
 same one x
 "$longspan" checkpoint export x --out exported >out 2>err || fail "export"
 cmp exported/model.safetensors x/model/model.safetensors || fail "an export has other bytes"
+"$longspan" checkpoint inspect x --json >out 2>err || fail "inspect"
+grep -q LlamaForSequenceClassification out || fail "inspect does not name the form"
+rm -rf x
+
+# A reward model is trained further, with its head; margins, and scores that are held around 0.
+python3 - <<'MARGINS'
+import json
+with open("margins.jsonl", "w") as out:
+    for i, line in enumerate(open("others.jsonl")):
+        out.write(json.dumps({**json.loads(line), "margin": i / 4} if i % 3 else json.loads(line)) + "\n")
+MARGINS
+further=$(still --model one/model "${data[@]}" "${job[@]}")
+grep -q "gives way" err && fail "a head that is there gives way to another"
+small=(--model one/model --records preference --loss reward --seq 96 --batch 7 --threads 1 --ranks-as threads)
+centred=$(still "${small[@]}" --data others.jsonl --eval-data others.jsonl --center-rewards 0.5)
+margins=$(still "${small[@]}" --data margins.jsonl --eval-data margins.jsonl)
+grep -q "margin: 4 of 7 pairs have one; that of the others is 0" err || fail "margins that are missing are not counted"
+still --model base/model --data margins.jsonl --records preference --loss dpo --seq 96 --threads 1 >evaluation
+grep -q "margin: 4 of 7 pairs have one, which --loss dpo does not read" err || fail "margins that are not read are not counted"
+
+# An adapter trains the head, too, and is peft's of a sequence classification; it goes on where it stopped, and merged it is a reward model.
+train --lora r=4,alpha=8 --ranks 1 --out lora
+for place in "--mesh ring=2,dp=2 --accumulate 2 --shard parameters" "--mesh tp=2"; do
+    # shellcheck disable=SC2086 # options
+    train --lora r=4,alpha=8 --out y $place
+    same lora y
+    rm -rf y
+done
+train --lora r=4,alpha=8 --out y --max-seconds 1e-9
+train --lora r=4,alpha=8 --out y --resume --max-seconds 1e6
+same lora y
+"$longspan" checkpoint export y --merge --dtype f32 --out merged >out 2>err || fail "an adapter of a reward model is not merged: $(cat err)"
+again=$(still --model merged "${data[@]}" "${job[@]}")
+again+=" $(still --model base/model --adapter lora/adapter "${data[@]}" "${job[@]}")"
+again+=" $(still --model lora/adapter "${data[@]}" "${job[@]}")"
+python3 - "$(evaluated one) $further $centred $margins" "$(evaluated lora) $again" <<'ADAPTER' || fail "evaluations: of the model $(evaluated one), again $further, centred $centred, margins $margins; of the adapter $(evaluated lora), again $again"
+import json, sys
+plain, further, centred, margins = map(float, sys.argv[1].split())
+assert abs(plain - further) < 1e-6 and centred > plain + 1e-3 and margins > plain + 0.05
+lora, *again = map(float, sys.argv[2].split())
+assert len(again) == 3 and all(abs(found - lora) < 1e-6 for found in again)
+config = json.load(open("lora/adapter/adapter_config.json"))
+assert config["task_type"] == "SEQ_CLS" and config["modules_to_save"] == ["score"] and "score" not in config["target_modules"], config
+data = open("lora/adapter/adapter_model.safetensors", "rb").read()
+header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+assert "base_model.model.score.weight" in header and len(header) == 2 + 4 * 7 * 2, sorted(header)
+assert json.load(open("merged/config.json"))["architectures"] == ["LlamaForSequenceClassification"]
+ADAPTER
 
 refused() {
     local words=$1
@@ -62,7 +118,14 @@ refused() {
     "$longspan" "$@" >out 2>err && fail "longspan $*: expected a failure with '$words'"
     tail -1 err | grep -qF -- "$words" || fail "longspan $*: expected '$words' in: $(tail -1 err)"
 }
-refused "trained with the whole model; expected no adapter" train --model base/model "${data[@]}" "${job[@]}" --lora r=2 --out no
+"$longspan" train --model base/model --data texts.jsonl --seq 64 --steps 1 --threads 1 --lora r=2 --out words >out 2>err || fail "an adapter of a language model"
+refused "no tensor score.weight" train --model base/model "${data[@]}" "${job[@]}" --adapter words/adapter --out no
+refused "--model is an adapter of a language model" train --model words/adapter "${data[@]}" "${job[@]}" --out no
+refused "LlamaForSequenceClassification scores texts, and predicts no words" eval --model base/model --adapter lora/adapter --data texts.jsonl --seq 32
+refused "LlamaForSequenceClassification scores texts, and predicts no words" train --model one/model --data texts.jsonl --seq 32 --steps 1 --out no
+sed 's/"id2label": {"0": "LABEL_0"}/"id2label": {"0": "A", "1": "B"}/' one/model/config.json >labels.json
+refused 'one label: a head that scores' train --model labels.json "${data[@]}" "${job[@]}" --out no
+refused 'margin is "1"' train --model base/model --data wrong.jsonl --records preference --loss reward --seq 96 --steps 1 --out no
 refused "expected --records preference" train --model base/model "${job[@]}" --records text --data texts.jsonl --out no
 refused "LlamaForSequenceClassification" eval --model one/model --data texts.jsonl --seq 32
 sed 's/LlamaForCausalLM/GraniteForCausalLM/; s/"model_type": *"llama"/"model_type": "granite"/' config.json >granite.json

@@ -5,8 +5,8 @@
 
 Trains a random Llama for two steps of plain gradient descent on all pairs (of kto: all judged answers) at once, by `longspan train --loss NAME` on 1, 2 and 4 ranks and in micro-batches,
 and by the trainer of TRL that has the loss, whose batch, loss function and reference are its own. Compares losses (1e-6 of them, or of 1) and norms of
-gradients (1e-5). TRL's ORPO learns the prompts of wanted answers, too; here answers alone are learnt, so its loss of tokens is taken over them. Made with
-trl 1.16.0, transformers 5.24.0.
+gradients (1e-5). TRL's trainers are as they are, but for `orpo --imitate answers`, which TRL does not have: there its loss of tokens is taken over the answers.
+Made with trl 1.16.0, transformers 5.24.0.
 """
 import json
 import pathlib
@@ -30,6 +30,7 @@ TRAINERS = {
     "hinge": (DPOTrainer, DPOConfig, {"loss_type": "hinge"}),
     "simpo": (CPOTrainer, CPOConfig, {"loss_type": "simpo", "cpo_alpha": 0.0, "simpo_gamma": GAMMA}),
     "orpo": (ORPOTrainer, ORPOConfig, {}),
+    "orpo --imitate answers": (ORPOTrainer, ORPOConfig, {}),
     "kto": (KTOTrainer, KTOConfig, {"desirable_weight": 1.25, "undesirable_weight": 0.75, "train_sampling_strategy": "sequential"}),
 }
 RECORDS = {name: "label" if name == "kto" else "preference" for name in TRAINERS}
@@ -77,7 +78,7 @@ def by_trl(name, folder, tokenizer, pairs, scratch):
     for _ in range(2):
         trainer.model.zero_grad()
         loss = trainer.compute_loss(trainer.model, dict(batch))
-        if name == "orpo":  # the loss of the prompts' tokens is taken away, and the mean is one over the answers
+        if name.endswith("--imitate answers"):  # the mean loss of all tokens gives way to that of the answers'
             loss = loss + answers_alone(trainer.model, batch)
         loss.backward()
         gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
@@ -96,7 +97,7 @@ def answers_alone(model, batch):
 
 
 def by_longspan(build, name, folder, scratch, spread):
-    command = [f"{build}/longspan", "train", "--model", folder, "--data", scratch / f"{RECORDS[name]}.jsonl", "--records", RECORDS[name], "--loss", name, "--loss-beta", BETA,
+    command = [f"{build}/longspan", "train", "--model", folder, "--data", scratch / f"{RECORDS[name]}.jsonl", "--records", RECORDS[name], "--loss", *name.split(), "--loss-beta", BETA,
                "--loss-gamma", GAMMA, "--desirable-weight", 1.25, "--undesirable-weight", 0.75, "--seq", 96, "--steps", 2, "--batch", PAIRS, "--lr", LR, "--schedule", "constant", "--optimizer", "sgd", "--momentum", 0,
                "--clip", 0, "--save-every", 0, "--threads", 1, "--ranks-as", "threads", "--out", scratch / "run", *spread]
     subprocess.run(["rm", "-rf", scratch / "run"], check=True)
@@ -122,7 +123,7 @@ def main(build):
                 off = [max(abs(a[k] - b[k]) / max(1, abs(b[k])) for a, b in zip(ours, theirs)) for k in range(2)]
                 fine = off[0] <= 1e-6 and off[1] <= 1e-5 and all(line[2] == PAIRS for line in ours)
                 failed += not fine
-                print(f"{name:6} {' '.join(spread):32} losses {ours[0][0]:.7f} {ours[1][0]:.7f} off by {off[0]:.1e}, norms by {off[1]:.1e}{'' if fine else '   FAILED ' + str((ours, theirs))}")
+                print(f"{name:22} {' '.join(spread):32} losses {ours[0][0]:.7f} {ours[1][0]:.7f} off by {off[0]:.1e}, norms by {off[1]:.1e}{'' if fine else '   FAILED ' + str((ours, theirs))}")
     return failed
 
 

@@ -5,8 +5,9 @@
 
 Trains a random Llama for two steps of plain gradient descent on all pairs at once by `longspan train --loss reward`, on 1, 2 and 4 ranks and in micro-batches,
 and by TRL's RewardTrainer from the model that a run without a step to speak of exported, which AutoModelForSequenceClassification loads: with a padding token of
-its own, where an answer is scored at its end, and with the end as padding, where the library scores the token before it. Compares losses (1e-6 of them, or of
-1), norms of gradients (1e-5) and the scores of the trained models (1e-5). Made with trl 1.16.0, transformers 5.24.0.
+its own, where an answer is scored at its end, and with the end as padding, where the library scores the token before it; with margins in the records and centred
+rewards; and with adapters that the trainer itself has begun (peft_config), LoRA, rsLoRA and DoRA. Compares losses (1e-6 of them, or of 1), norms of gradients
+(1e-5) and the scores of the trained models, which the library and peft load (1e-5). Made with trl 1.16.0, transformers 5.24.0, peft 0.21.2.
 """
 import json
 import pathlib
@@ -17,6 +18,7 @@ import tempfile
 import torch
 import transformers
 from datasets import Dataset
+from peft import AutoPeftModelForSequenceClassification, LoraConfig
 from trl import RewardConfig, RewardTrainer
 
 from answer_losses import LR, PAIRS, SPREADS, make_pairs, write_model
@@ -34,6 +36,18 @@ def add_padding(folder, tokenizer, own):
     model.save_pretrained(folder)
 
 
+CENTRE = 0.02
+# name: own padding or the end as padding; margins and centred rewards; the adapter, if any
+CASES = {
+    "own padding": (True, False, None),
+    "end as padding": (False, False, None),
+    "margins, centred": (True, True, None),
+    "lora": (True, False, {"target_modules": "all-linear"}),
+    "rslora, margins": (False, True, {"target_modules": ["q_proj", "v_proj", "down_proj"], "use_rslora": True, "modules_to_save": ["score"]}),
+    "dora": (True, False, {"target_modules": "all-linear", "use_dora": True}),
+}
+
+
 def by_longspan(build, folder, scratch, spread, lr=LR, steps=2):
     command = [f"{build}/longspan", "train", "--model", folder, "--data", scratch / "pairs.jsonl", "--records", "preference", "--loss", "reward", "--seq", 128,
                "--steps", steps, "--batch", PAIRS, "--lr", lr, "--schedule", "constant", "--optimizer", "sgd", "--momentum", 0, "--weight-decay", 0, "--clip", 0,
@@ -45,13 +59,28 @@ def by_longspan(build, folder, scratch, spread, lr=LR, steps=2):
 
 
 def load(folder):
-    return transformers.AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32)
+    """A model that scores, or an adapter on one; which begins with a head of random numbers where it is a language model's folder."""
+    if (folder / "adapter_config.json").exists():
+        return AutoPeftModelForSequenceClassification.from_pretrained(folder, num_labels=1, dtype=torch.float32)
+    return transformers.AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1, dtype=torch.float32)
 
 
-def by_trl(folder, tokenizer, pairs, scratch):
+def make_trainer(start, tokenizer, pairs, scratch, centred, adapter):
     args = RewardConfig(output_dir=str(scratch), per_device_train_batch_size=PAIRS, max_length=256, report_to=[], use_cpu=True, bf16=False, fp16=False,
-                        gradient_checkpointing=False, disable_dropout=True)
-    trainer = RewardTrainer(model=load(folder), args=args, train_dataset=Dataset.from_list(pairs), processing_class=tokenizer)
+                        gradient_checkpointing=False, disable_dropout=True, center_rewards_coefficient=CENTRE if centred else None)
+    config = LoraConfig(task_type="SEQ_CLS", r=4, lora_alpha=8, **adapter) if adapter is not None else None
+    trainer = RewardTrainer(model=load(start), args=args, train_dataset=Dataset.from_list(pairs), processing_class=tokenizer, peft_config=config)
+    if adapter is not None:
+        torch.manual_seed(3)
+        with torch.no_grad():
+            for name, p in trainer.model.named_parameters():
+                if "lora_B" in name:
+                    p.normal_(std=0.1)
+        trainer.model.save_pretrained(scratch / "adapter")
+    return trainer
+
+
+def by_trl(trainer):
     batch = next(iter(trainer.get_train_dataloader()))
     found = []
     for _ in range(2):
@@ -62,34 +91,43 @@ def by_trl(folder, tokenizer, pairs, scratch):
         found.append((loss.item(), norm.item(), outputs.logits[:PAIRS].mean().item()))
         with torch.no_grad():
             for p in trainer.model.parameters():
-                p -= LR * p.grad
+                if p.grad is not None:
+                    p -= LR * p.grad
+    batch.pop("margin", None)
     with torch.no_grad():
         return found, trainer.model(**batch).logits, batch
 
 
-def main(build):
-    failed = 0
-    with tempfile.TemporaryDirectory() as where:
-        scratch = pathlib.Path(where)
-        pairs = make_pairs()
-        (scratch / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-        for own in (True, False):
-            folder = scratch / f"model{own}"
-            tokenizer = write_model(folder)
-            add_padding(folder, tokenizer, own)
-            by_longspan(build, folder, scratch, [], lr=1e-30, steps=1)
-            (scratch / "run" / "model").rename(scratch / f"start{own}")
-            theirs, scores, batch = by_trl(scratch / f"start{own}", tokenizer, pairs, scratch / "trl")
-            for spread in SPREADS:
-                ours = by_longspan(build, folder, scratch, spread)
-                with torch.no_grad():
-                    far = (load(scratch / "run" / "model")(**batch).logits - scores).abs().max().item()
-                off = [max(abs(a[k] - b[k]) / max(1, abs(b[k])) for a, b in zip(ours, theirs)) for k in range(3)]
-                fine = off[0] <= 1e-6 and off[1] <= 1e-5 and off[2] <= 1e-6 and far <= 1e-5
-                failed += not fine
-                print(f"{'own padding' if own else 'end as padding':15} {' '.join(spread):32} losses {ours[0][0]:.7f} {ours[1][0]:.7f} off by {off[0]:.1e}, norms by {off[1]:.1e}, "
-                      f"rewards by {off[2]:.1e}, the trained model's by {far:.1e}{'' if fine else '   FAILED ' + str((ours, theirs))}")
+def compare(build, scratch, name, own, centred, adapter):
+    """How many spreads are too far off."""
+    folder, start, failed = scratch / "model", scratch / "start", 0
+    subprocess.run(["rm", "-rf", folder, start, scratch / "trl"], check=True)
+    pairs = [{**pair, "margin": i % 4 / 2} if centred else pair for i, pair in enumerate(make_pairs())]
+    (scratch / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    tokenizer = write_model(folder)
+    add_padding(folder, tokenizer, own)
+    by_longspan(build, folder, scratch, [], lr=1e-30, steps=1)
+    (scratch / "run" / "model").rename(start)
+    trainer = make_trainer(start, tokenizer, pairs, scratch / "trl", centred, adapter)
+    theirs, scores, batch = by_trl(trainer)
+    more = ["--center-rewards", CENTRE] if centred else []
+    for spread in SPREADS:
+        on = ["--adapter", scratch / "trl" / "adapter"] if adapter is not None else []
+        ours = by_longspan(build, folder, scratch, [*spread, *more, *on])
+        made = load(scratch / "run" / ("model" if adapter is None else "adapter"))
+        with torch.no_grad():
+            far = (made(**batch).logits - scores).abs().max().item()
+        off = [max(abs(a[k] - b[k]) / max(1, abs(b[k])) for a, b in zip(ours, theirs)) for k in range(3)]
+        fine = off[0] <= 1e-6 and off[1] <= 1e-5 and off[2] <= 1e-6 and far <= 1e-5
+        failed += not fine
+        print(f"{name:16} {' '.join(spread):32} losses {ours[0][0]:.7f} {ours[1][0]:.7f} off by {off[0]:.1e}, norms by {off[1]:.1e}, "
+              f"rewards by {off[2]:.1e}, the trained model's by {far:.1e}{'' if fine else '   FAILED ' + str((ours, theirs))}")
     return failed
+
+
+def main(build):
+    with tempfile.TemporaryDirectory() as where:
+        return sum(compare(build, pathlib.Path(where), name, *case) for name, case in CASES.items())
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@
 
 static const char *const names[] = {"dpo", "ipo", "hinge", "simpo", "orpo", "reward", "kto"};
 enum { PAIRS = 6 }; /* the losses of pairs come first */
-#define SETTINGS(b, g) \
-    { .beta = (b), .gamma = (g), .desirable = 1.5, .undesirable = 0.5, .divergence = 0.3 }
-static const ls_answer_settings settings[] = {SETTINGS(0.1, 0.5), SETTINGS(2, 0.5), SETTINGS(0.7, 0)};
+#define SETTINGS(b, g, c) \
+    { .beta = (b), .gamma = (g), .desirable = 1.5, .undesirable = 0.5, .divergence = 0.3, .centre = (c) }
+static const ls_answer_settings settings[] = {SETTINGS(0.1, 0.5, 0), SETTINGS(2, 0.5, 0.01), SETTINGS(0.7, 0, 0)};
 #define SUMS(o, r, n) \
     { .own = (o), .reference = (r), .tokens = (n) }
 
@@ -35,6 +35,7 @@ static void draw(uint64_t seed, ls_answer_sums out[2]) {
         out[i] = (ls_answer_sums){.own = each * (double)tokens,
                                   .reference = each * (double)tokens * 1.1,
                                   .tokens = tokens,
+                                  .margin = i == 0 ? (double)(seed % 5) / 2 : 0,
                                   .wanted = seed % 3 == 0};
     }
 }
@@ -66,13 +67,18 @@ static void test_weights_are_derivatives(void **state) {
 
 static void test_values(void **state) {
     (void)state;
-    const ls_answer_settings s = SETTINGS(0.1, 0.5);
+    const ls_answer_settings s = SETTINGS(0.1, 0.5, 0);
     const ls_answer_sums alike[2] = {SUMS(-7, -7, 5), SUMS(-9, -9, 6)}; /* as the reference has them */
     assert_true(fabs(find("dpo")->of_pair(alike, &s).loss - log(2)) < 1e-15);
     assert_true(fabs(find("ipo")->of_pair(alike, &s).loss - 25) < 1e-12);
     assert_true(find("hinge")->of_pair(alike, &s).loss == 1);
     const ls_answer_sums equal[2] = {SUMS(-6, 0, 3), SUMS(-8, 0, 4)};                    /* means of -2 */
     assert_true(fabs(find("reward")->of_pair(equal, &s).loss - log1p(exp(-2))) < 1e-15); /* sums of -6 and -8 */
+    const ls_answer_sums better[2] = {{.own = -6, .tokens = 3, .margin = 2},
+                                      SUMS(-8, 0, 4)}; /* by as much as it has to be */
+    assert_true(fabs(find("reward")->of_pair(better, &s).loss - log(2)) < 1e-15);
+    const ls_answer_settings centred = SETTINGS(0.1, 0.5, 0.01); /* of (-6 - 8) squared */
+    assert_true(fabs(find("reward")->of_pair(better, &centred).loss - log(2) - 1.96) < 1e-14);
     assert_true(fabs(find("simpo")->of_pair(equal, &s).loss - log1p(exp(0.5))) < 1e-15);
     assert_true(fabs(find("orpo")->of_pair(equal, &s).loss - 0.1 * log(2)) < 1e-15);
     /* Far apart nothing overflows, and nothing more is learnt. */
@@ -92,7 +98,7 @@ static void test_values(void **state) {
 /* A wanted answer that gains as much as the divergence, and another one, have half of their factor as loss. */
 static void test_judged(void **state) {
     (void)state;
-    const ls_answer_settings s = SETTINGS(0.1, 0);
+    const ls_answer_settings s = SETTINGS(0.1, 0, 0);
     for (int wanted = 0; wanted < 2; wanted++) {
         const double factor = wanted ? s.desirable : s.undesirable, way = wanted ? 1 : -1;
         ls_answer_sums a[2] = {SUMS(-7, -7.3, 5), SUMS(-90, -7, 4)};
