@@ -1,8 +1,14 @@
 /*
  * Time of the kernel rnn a token beside a plain loop over the same cell, f32: an sLSTM of 4 heads of 256 elements, with
  * 1 and 16 sequences, and ParaRNN's diagonal GRU of 256 elements over 16,384 tokens of one sequence. The plain loop is
- * C with expf, one token after the other, with R turned, so that the compiler makes vectors of its inner loop. One JSON
- * object per line; the best of several runs.
+ * C with expf, one token after the other, with R turned, so that the compiler makes vectors of its inner loop.
+ *
+ * Then the diagonal cells over 16,384 tokens of one sequence by the number of elements and the scale of the cell's
+ * numbers (normal, as x is): all tokens in one call, which may cut the sequence into pieces, beside calls of 512, which
+ * do not; whether their results are the same bits; and after how many tokens, on average and at most, an element that
+ * began at 0 at some token has the results of the whole sequence to the last bit, and how many do not within 512.
+ *
+ * One JSON object per line; the best of several runs.
  *
  *   ninja -C build bench_rnn && build/bench/rnn [threads, 1]
  */
@@ -13,7 +19,7 @@
 
 #include "kernel/kernel.h"
 
-enum { REPETITIONS = 5, MOST_D = 256 };
+enum { REPETITIONS = 5, MOST_D = 256, PART = 512 };
 
 typedef struct work {
     const char *name;
@@ -27,6 +33,8 @@ static void stop_unless(ls_status status) {
     exit(1);
 }
 
+static bool same_bits(const void *a, const void *b, size_t bytes) { return memcmp(a, b, bytes) == 0; }
+
 static float *numbers(int64_t n, float scale) {
     float *at = aligned_alloc(64, (size_t)ls_round_up((size_t)n * sizeof *at + 1, 64));
     for (int64_t i = 0; i < n; i++) at[i] = scale * ((float)((i * 7919 + 13) % 1009) / 504.5f - 1);
@@ -36,6 +44,14 @@ static float *numbers(int64_t n, float scale) {
 typedef struct arrays {
     float *x, *weight, *turned, *y, *state;
 } arrays;
+
+static void release(const arrays *a) {
+    free(a->x);
+    free(a->weight);
+    free(a->turned);
+    free(a->y);
+    free(a->state);
+}
 
 static float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
@@ -82,7 +98,8 @@ static void plain_gru(const work *p, const arrays *a) {
     }
 }
 
-static double time_kernel(const work *p, const arrays *a, ls_pool *pool) {
+/* All tokens in calls of `tokens`. */
+static double time_kernel(const work *p, const arrays *a, int64_t tokens, ls_pool *pool) {
     const ls_rnn_params params = {.kind = p->kind};
     const ls_rnn_sizes s = ls_rnn_sizes_of(p->kind);
     const int64_t rows = s.numbers > 0 ? s.numbers : s.gates * p->D;
@@ -99,13 +116,18 @@ static double time_kernel(const work *p, const arrays *a, ls_pool *pool) {
     const ls_kernel *kernel = NULL;
     void *state = NULL;
     stop_unless(ls_kernel_find(&request, &kernel));
+    call.in[0].size[1] = call.in[3].size[1] = call.out[0].size[1] = tokens;
     call.workspace = aligned_alloc(64, ls_round_up(kernel->workspace(&call) + 1, 64));
     stop_unless(kernel->prepare(&call, &state));
     double best = INFINITY;
     for (int i = 0; i < REPETITIONS; i++) {
         memset(a->state, 0, (size_t)(p->B * p->H * s.states * p->D) * sizeof(float));
         const double start = ls_seconds();
-        kernel->run(&call, state, pool);
+        for (int64_t n = 0; n < p->N; n += tokens) {
+            call.in[0].data = a->x + n * p->H * s.gates * p->D;
+            call.out[0].data = a->y + n * p->H * p->D;
+            kernel->run(&call, state, pool);
+        }
         best = fmin(best, ls_seconds() - start);
     }
     free(call.workspace);
@@ -120,7 +142,7 @@ static void measure(const work *p, void (*plain)(const work *, const arrays *), 
     for (int64_t h = 0; h < p->H; h++)
         for (int64_t i = 0; i < rows * p->D; i++)
             a.turned[h * rows * p->D + i % p->D * rows + i / p->D] = a.weight[h * rows * p->D + i];
-    const double kernel = time_kernel(p, &a, pool);
+    const double kernel = time_kernel(p, &a, p->N, pool);
     const float last = a.y[heads * p->D - 1];
     double best = INFINITY;
     for (int i = 0; i < REPETITIONS; i++) {
@@ -134,11 +156,60 @@ static void measure(const work *p, void (*plain)(const work *, const arrays *), 
            p->name, (long long)p->B, (long long)p->N, (long long)p->H, (long long)p->D, ls_pool_threads(pool),
            kernel / (double)p->N * 1e6, best / (double)p->N * 1e6, best / kernel,
            fabs((double)last - (double)a.y[heads * p->D - 1]));
-    free(a.x);
-    free(a.weight);
-    free(a.turned);
-    free(a.y);
-    free(a.state);
+    release(&a);
+}
+
+/* --- diagonal cells ----------------------------------------------------------------------------------------------- */
+
+static void make_normal(float *at, int64_t n, double scale, uint64_t stream) {
+    for (int64_t i = 0; i < n; i++) at[i] = (float)(scale * ls_rng_normal(1, stream, (uint64_t)i));
+}
+
+typedef struct forgetting {
+    double sum, n, never; /* tokens after which elements forget, how many do within PART tokens, how many do not */
+    int64_t most;
+} forgetting;
+
+/* From `first` on, from a state of 0: where the results of each element are y to the end, to the last bit. */
+static void add_forgetting(const work *p, const arrays *a, const float *y, int64_t first, ls_pool *pool,
+                           forgetting *f) {
+    work rest = *p;
+    rest.N = PART;
+    arrays from = *a;
+    from.x += first * ls_rnn_sizes_of(p->kind).gates * p->D;
+    (void)time_kernel(&rest, &from, rest.N, pool);
+    for (int64_t d = 0; d < p->D; d++) {
+        int64_t n = PART;
+        while (n > 0 && same_bits(&a->y[(n - 1) * p->D + d], &y[(first + n - 1) * p->D + d], sizeof *y)) n--;
+        f->never += n == PART;
+        f->n += n < PART;
+        f->sum += n < PART ? (double)n : 0;
+        f->most = n < PART ? ls_max(f->most, n) : f->most;
+    }
+}
+
+static void measure_diagonal(const char *name, ls_rnn_kind kind, int64_t D, double scale, ls_pool *pool) {
+    const work p = {name, kind, 1, 16384, 1, D};
+    const ls_rnn_sizes s = ls_rnn_sizes_of(kind);
+    arrays a = {numbers(p.N * s.gates * D, 1), numbers(s.numbers * D, 1), NULL, numbers(p.N * D, 0),
+                numbers(s.states * D, 0)};
+    make_normal(a.x, p.N * s.gates * D, 1, 1);
+    make_normal(a.weight, s.numbers * D, scale, 2);
+    float *y = numbers(p.N * D, 0);
+    const double chain = time_kernel(&p, &a, PART, pool);
+    memcpy(y, a.y, (size_t)(p.N * D) * sizeof *y);
+    const double all = time_kernel(&p, &a, p.N, pool);
+    const bool same = same_bits(y, a.y, (size_t)(p.N * D) * sizeof *y);
+    forgetting f = {0};
+    for (int64_t first = PART; first + PART <= p.N; first += PART) add_forgetting(&p, &a, y, first, pool, &f);
+    printf("{\"cell\":\"%s\",\"tokens\":%lld,\"elements\":%lld,\"scale\":%g,\"threads\":%d,"
+           "\"kernel_us_a_token\":%.4f,\"chain_us_a_token\":%.4f,\"times\":%.2f,\"same_bits\":%s,"
+           "\"forgets_after\":%.1f,\"at_most\":%lld,\"never_per_cent\":%.2f}\n",
+           name, (long long)p.N, (long long)D, scale, ls_pool_threads(pool), all / (double)p.N * 1e6,
+           chain / (double)p.N * 1e6, chain / all, same ? "true" : "false", f.sum / f.n, (long long)f.most,
+           100 * f.never / (f.n + f.never));
+    free(y);
+    release(&a);
 }
 
 int main(int argc, char **argv) {
@@ -149,6 +220,14 @@ int main(int argc, char **argv) {
     measure(&slstm, plain_slstm, pool);
     measure(&batch, plain_slstm, pool);
     measure(&gru, plain_gru, pool);
+    static const double scales[] = {0.25, 0.5, 1, 2, 4};
+    static const int64_t elements[] = {16, 64, 256};
+    for (size_t i = 0; i < LS_COUNT(scales) * LS_COUNT(elements); i++) {
+        const double scale = scales[i / LS_COUNT(elements)];
+        const int64_t D = elements[i % LS_COUNT(elements)];
+        measure_diagonal("diagonal gru", LS_RNN_DIAGONAL_GRU, D, scale, pool);
+        measure_diagonal("diagonal lstm", LS_RNN_DIAGONAL_LSTM, D, scale, pool);
+    }
     ls_pool_destroy(pool);
     return 0;
 }

@@ -15,11 +15,13 @@
 #define LS_KERNEL_RNN_CELLS_H
 
 /* X(kind, name, gates, states, numbers): the numbers w of an element of a diagonal cell; 0: matrices R and biases. */
-#define LS_RNN_CELLS(X)            \
-    X(ELMAN, elman, 1, 1, 0)       \
-    X(LSTM, lstm, 4, 2, 0)         \
-    X(GRU, gru, 3, 1, 0)           \
-    X(SLSTM, slstm, 4, 4, 0)       \
+#define LS_RNN_CELLS(X)      \
+    X(ELMAN, elman, 1, 1, 0) \
+    X(LSTM, lstm, 4, 2, 0)   \
+    X(GRU, gru, 3, 1, 0)     \
+    X(SLSTM, slstm, 4, 4, 0) \
+    LS_RNN_DIAGONAL_CELLS(X)
+#define LS_RNN_DIAGONAL_CELLS(X)   \
     X(DIAGONAL_GRU, dgru, 3, 1, 3) \
     X(DIAGONAL_LSTM, dlstm, 3, 2, 5)
 

@@ -1,8 +1,8 @@
 /*
  * rnn: recurrent cells, token by token. Cells with matrices have all sequences of a head at once, so that the matrix is
- * read once a token: it stays in a cache near the core. Diagonal cells have some vectors of elements for all tokens.
+ * read once a token: it stays in a cache near the core. Diagonal cells: rnn_strands.h.
  */
-#include "kernel/cpu/rnn.h"
+#include "kernel/cpu/rnn_strands.h"
 
 #include <string.h>
 
@@ -17,7 +17,8 @@ static int64_t room_of(const rnn_call *r) {
 
 static size_t workspace(const ls_kernel_call *call) {
     const rnn_call r = rnn_call_of(call, &call->out[0]);
-    return r.cell->numbers > 0 ? 0 : (size_t)(r.H * room_of(&r)) * sizeof(float);
+    const rnn_strands s = rnn_strands_of(&r, call);
+    return r.cell->numbers > 0 ? rnn_strands_workspace(&s) : (size_t)(r.H * room_of(&r)) * sizeof(float);
 }
 
 /* State [states][D] of the call as [states][wide], and back. */
@@ -70,58 +71,30 @@ static void heads_part(const void *context, int part, int64_t start, int64_t end
 
 /* --- diagonal ----------------------------------------------------------------------------------------------------- */
 
-enum {
-    TOGETHER = 8
-}; /* vectors that take turns: a token's step waits for the one before, but not for its neighbours' */
-
-/* A vector of elements of a head, of one sequence. */
-typedef struct strand {
-    int64_t b, h, d;
-    v_f32 w[RNN_MOST_NUMBERS], state[RNN_MOST_STATES];
-} strand;
-
-static float *state_at(const rnn_call *r, const ls_kernel_call *call, const strand *s) {
-    return (float *)call->out[1].data + (s->b * r->H + s->h) * r->cell->states * r->D + s->d;
-}
-
-static void begin_strand(const rnn_call *r, const ls_kernel_call *call, int64_t i, strand *s) {
-    const int64_t blocks = r->wide / V_LANES;
-    *s = (strand){.b = i / blocks / r->H, .h = i / blocks % r->H, .d = i % blocks * V_LANES};
-    rnn_load_numbers(r, s->h, s->d, s->w);
-    for (int k = 0; k < r->cell->states; k++) s->state[k] = v_load_f32(state_at(r, call, s) + k * r->D, r->D - s->d);
-}
-
-static void step_strand(const rnn_call *r, int64_t n, strand *s) {
-    v_f32 x[RNN_MOST_GATES], after[RNN_MOST_STATES];
-    for (int k = 0; k < r->cell->states && rnn_begins(r, s->b, n); k++) s->state[k] = v_set(0);
-    rnn_load_x(r, s->b, n, s->h, s->d, x);
-    r->cell->step(x, s->w, s->state, after);
-    v_store(rnn_at(r->y, s->b, n, s->h) + s->d, after[0], r->D - s->d);
-    for (int k = 0; k < r->cell->states; k++) s->state[k] = after[k];
-}
-
-static void vectors_part(const void *context, int part, int64_t start, int64_t end) {
+static void diagonal_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
-    const ls_kernel_call *call = context;
-    const rnn_call r = rnn_call_of(call, &call->out[0]);
-    strand all[TOGETHER];
-    for (int64_t first = start, n; first < end; first += n) {
-        n = ls_min(TOGETHER, end - first);
-        for (int64_t i = 0; i < n; i++) begin_strand(&r, call, first + i, &all[i]);
-        for (int64_t t = 0; t < r.N; t++)
-            for (int64_t i = 0; i < n; i++) step_strand(&r, t, &all[i]);
-        for (int64_t i = 0; i < n; i++)
-            for (int k = 0; k < r.cell->states; k++)
-                v_store_f32(state_at(&r, call, &all[i]) + k * r.D, all[i].state[k], r.D - all[i].d);
-    }
+    rnn_strands_advance(context, start, end);
+}
+
+static void mend_part(const void *context, int part, int64_t start, int64_t end) {
+    (void)part;
+    rnn_strands_mend(context, start, end);
+}
+
+static void run_diagonal(const ls_kernel_call *call, const rnn_call *r, ls_pool *pool) {
+    const rnn_strands s = rnn_strands_of(r, call);
+    const int64_t n = s.vectors * s.pieces;
+    ls_cpu_split(pool, n, ls_cpu_parts(n, RNN_TOGETHER, call->threads), diagonal_part, &s);
+    ls_cpu_split(pool, s.vectors, ls_cpu_parts(s.vectors, 1, call->threads), mend_part, &s);
 }
 
 static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     const rnn_call r = rnn_call_of(call, &call->out[0]);
-    const bool diagonal = r.cell->numbers > 0;
-    const int64_t n = diagonal ? r.B * r.H * (r.wide / V_LANES) : r.H;
-    ls_cpu_split(pool, n, ls_cpu_parts(n, 1, call->threads), diagonal ? vectors_part : heads_part, call);
+    if (r.cell->numbers > 0)
+        run_diagonal(call, &r, pool);
+    else
+        ls_cpu_split(pool, r.H, ls_cpu_parts(r.H, 1, call->threads), heads_part, call);
 }
 
 static ls_status prepare(const ls_kernel_call *call, void **state) { return check_only(LS_KERNEL_RNN, call, state); }

@@ -45,6 +45,7 @@ static const rnn_cell rnn_cells[LS_RNN_KINDS] = {LS_RNN_CELLS(RNN_CELL)};
 
 typedef struct rnn_call {
     const rnn_cell *cell;
+    ls_rnn_kind kind;
     const ls_view *x, *weight, *bias, *places, *y;
     int64_t B, N, H, D;
     int64_t rows;       /* of the weight of a head */
@@ -54,7 +55,9 @@ typedef struct rnn_call {
 V_INLINE int64_t whole_vectors(int64_t n) { return ls_ceil_div(n, V_LANES) * V_LANES; }
 
 V_INLINE rnn_call rnn_call_of(const ls_kernel_call *call, const ls_view *y) {
-    rnn_call r = {.cell = &rnn_cells[((const ls_rnn_params *)call->params)->kind],
+    const ls_rnn_kind kind = ((const ls_rnn_params *)call->params)->kind;
+    rnn_call r = {.cell = &rnn_cells[kind],
+                  .kind = kind,
                   .x = &call->in[0],
                   .weight = &call->in[1],
                   .bias = &call->in[2],
