@@ -31,9 +31,9 @@ static ls_status check_length(const ls_rope_params *p) {
 
 /* ---- linear ---- */
 
-static double linear(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
+static float linear(const ls_rope_params *p, float power, int64_t i, int64_t D) {
     (void)i, (void)D;
-    return plain / p->factor;
+    return 1 / power / (float)p->factor;
 }
 
 /* ---- llama3 ---- */
@@ -48,13 +48,14 @@ static ls_status check_llama3(const ls_rope_params *p) {
 /*
  * Wavelengths above original/low are stretched, those below original/high are kept, and those between are interpolated.
  */
-static double llama3(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
+static float llama3(const ls_rope_params *p, float power, int64_t i, int64_t D) {
     (void)i, (void)D;
-    const double wavelength = 2.0 * M_PI / plain;
-    if (wavelength > p->original_length / p->low_factor) return plain / p->factor;
-    if (wavelength < p->original_length / p->high_factor) return plain;
-    const double smooth = (p->original_length / wavelength - p->low_factor) / (p->high_factor - p->low_factor);
-    return (1.0 - smooth) * plain / p->factor + smooth * plain;
+    const float plain = 1 / power, wavelength = 1 / plain * (float)(2 * M_PI), divided = plain / (float)p->factor;
+    if (wavelength > (float)(p->original_length / p->low_factor)) return divided;
+    if (wavelength < (float)(p->original_length / p->high_factor)) return plain;
+    const float waves = 1 / wavelength * (float)p->original_length;
+    const float smooth = (waves - (float)p->low_factor) / (float)(p->high_factor - p->low_factor);
+    return (1 - smooth) * plain / (float)p->factor + smooth * plain;
 }
 
 /* ---- yarn ---- */
@@ -82,7 +83,7 @@ static double pair_of(const ls_rope_params *p, double rotations, int64_t D) {
     return (double)D * log(p->original_length / (rotations * 2.0 * M_PI)) / (2.0 * log(p->theta));
 }
 
-static double yarn(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
+static float yarn(const ls_rope_params *p, float power, int64_t i, int64_t D) {
     double low = pair_of(p, beta_fast(p), D), high = pair_of(p, beta_slow(p), D);
     if (!p->untruncated) {
         low = floor(low);
@@ -91,8 +92,8 @@ static double yarn(const ls_rope_params *p, double plain, int64_t i, int64_t D) 
     low = fmax(low, 0);
     high = fmin(high, (double)(D - 1));
     if (low == high) high += 0.001;
-    const double ramp = fmin(fmax(((double)i - low) / (high - low), 0), 1);
-    return plain / p->factor * ramp + plain * (1 - ramp);
+    const float kept = 1 - fminf(fmaxf(((float)i - (float)low) / (float)(high - low), 0), 1);
+    return 1 / ((float)p->factor * power) * (1 - kept) + 1 / power * kept;
 }
 
 static double sharpening(double factor, double weight) { return factor > 1 ? 0.1 * weight * log(factor) + 1 : 1; }
@@ -116,9 +117,9 @@ static ls_status check_longrope(const ls_rope_params *p) {
                     p->attention_factor);
 }
 
-static double longrope(const ls_rope_params *p, double plain, int64_t i, int64_t D) {
+static float longrope(const ls_rope_params *p, float power, int64_t i, int64_t D) {
     (void)D;
-    return plain / (double)(p->length > p->original_length ? p->long_factor : p->short_factor)[i];
+    return 1 / ((p->length > p->original_length ? p->long_factor : p->short_factor)[i] * power);
 }
 
 static double longrope_magnitude(const ls_rope_params *p) {
@@ -171,17 +172,17 @@ ls_status ls_rope_find(const char *name, ls_rope_scaling *out) {
 }
 
 ls_status ls_rope_check(const ls_rope_params *p, int64_t D) {
-    if (!(p->theta > 0) || !isfinite(p->theta))
-        return ls_error(LS_INVALID, "rope: theta is %g, expected a positive number", p->theta);
+    if (!((float)p->theta > 0) || !isfinite((float)p->theta))
+        return ls_error(LS_INVALID, "rope: theta is %g, expected a positive number in the range of f32", p->theta);
     const ls_rope_kind *kind = &kinds[p->scaling];
     if (kind->check != NULL) LS_TRY(kind->check(p));
     return kind->check_pairs != NULL ? kind->check_pairs(p, D) : ls_ok();
 }
 
 float ls_rope_frequency(const ls_rope_params *p, int64_t i, int64_t D) {
-    const double plain = (double)(float)pow(p->theta, -2.0 * (double)i / (double)D);
+    const float power = ls_rope_power((float)p->theta, i, D);
     const ls_rope_kind *kind = &kinds[p->scaling];
-    return (float)(kind->frequency != NULL ? kind->frequency(p, plain, i, D) : plain);
+    return kind->frequency != NULL ? kind->frequency(p, power, i, D) : 1 / power;
 }
 
 bool ls_rope_by_length(const ls_rope_params *p) { return kinds[p->scaling].by_length; }

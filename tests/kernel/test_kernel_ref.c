@@ -274,9 +274,9 @@ static void test_rope_table(void **state) {
     } rows[] = {
         {0, 1.0, 1.0},                                      /* short waves are kept */
         {28, 0.0032114461064338684, 0.0032114461064338684}, /* wavelength 1956 < 8192/4 */
-        {29, 0.002616099314764142, 0.0021665708627551794},  /* 2402: blended */
+        {29, 0.0026160990819334984, 0.0021665706299245358}, /* 2402: blended */
         {30, 0.002131119603291154, 0.0013718936825171113},
-        {34, 0.0009384738514199853, 0.00017850780568551272},
+        {34, 0.0009384738514199853, 0.0001785077911335975},
         {35, 0.0007644969737157226, 9.556212171446532e-05}, /* 8219 > 8192: divided by 8 */
         {63, 2.4551407022954663e-06, 3.068925877869333e-07},
     };
@@ -302,7 +302,7 @@ static void test_rope_table(void **state) {
         close_to(llama3[64 + i], sin(rows[r].llama3), 1e-15);
         close_to(linear[64 + i], sin((double)(float)(rows[r].plain / 8)), 1e-15);
         assert_true(plain[128 + i] == 1 && plain[128 + 64 + i] == 0);
-        close_to(plain[256 + 64 + i], sin(1000003 * rows[r].plain), 1e-14); /* the angle is made in f64 */
+        close_to(plain[256 + 64 + i], sin((double)(float)(1000003 * rows[r].plain)), 1e-14); /* an angle is f32 */
     }
 }
 

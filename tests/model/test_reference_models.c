@@ -3,8 +3,9 @@
  * the same files (tests/reference/make_models.py), on 1, 2 and 4 ranks in f32; and of one model with each kind of rope
  * scaling, as the command line asks for it.
  *
- * Tolerances: of logits 1e-5 of the largest one. Of gradients 1e-4 by |g - g*| / max(|g*|, 1e-3 of the norm of its kind
- * over the layers): the reference has cosines, norms and softmax in f32 itself.
+ * Tolerances: of logits 3e-6 of the largest one. Of gradients 1e-5 by |g - g*| / max(|g*|, 1e-3 of the norm of its kind
+ * over the layers). Of models with a state, whose sums the library's own f32 has no nearer, 1e-5 and 1e-4, and of a
+ * sensitive model what its row says.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,43 +23,52 @@
 
 #include <math.h>
 
-static const double logit_tolerance = 1e-5, gradient_tolerance = 1e-4;
-
 typedef struct folder {
     const char *name, *expected;
     ls_rope_change rope;
-    bool convolves; /* tokens need their neighbours, of which a striped layout has none */
+    bool convolves;   /* tokens need their neighbours, of which a striped layout has none */
+    double sensitive; /* of logits, in place of the common tolerance; 0: that */
 } folder;
 
+static double logit_tolerance(const folder *f) {
+    if (f->sensitive > 0) return f->sensitive;
+    return f->convolves ? 1e-5 : 3e-6;
+}
+
+static double gradient_tolerance(const folder *f) { return f->convolves ? 1e-4 : 1e-5; }
+
 static const folder folders[] = {
-    {"llama", "expected", {NULL, 0}, false},
-    {"llama", "expected-linear", {"linear:2", 0}, false},
-    {"llama", "expected-dynamic", {"dynamic:4:16", 0}, false},
+    {"llama", "expected", {NULL, 0}, false, 0},
+    {"llama", "expected-linear", {"linear:2", 0}, false, 0},
+    {"llama", "expected-dynamic", {"dynamic:4:16", 0}, false, 0},
     {"llama",
      "expected-yarn",
      {"{\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 16, \"beta_fast\": 2, "
       "\"beta_slow\": 0.5}",
       200},
-     false},
-    {"qwen2", "expected", {NULL, 0}, false},
-    {"qwen3", "expected", {NULL, 0}, false},
-    {"mistral", "expected", {NULL, 0}, false},
-    {"gpt2", "expected", {NULL, 0}, false},
-    {"gemma2", "expected", {NULL, 0}, false},
-    {"gemma3", "expected", {NULL, 0}, false},
-    {"phi3", "expected", {NULL, 0}, false},
-    {"olmo2", "expected", {NULL, 0}, false},
-    {"olmo3", "expected", {NULL, 0}, false},
-    {"smollm3", "expected", {NULL, 0}, false},
-    {"granite", "expected", {NULL, 0}, false},
-    {"ministral3", "expected", {NULL, 0}, false},
-    {"glm4", "expected", {NULL, 0}, false},
-    {"cohere2", "expected", {NULL, 0}, false},
-    {"seed_oss", "expected", {NULL, 0}, false},
-    {"starcoder2", "expected", {NULL, 0}, false},
-    {"qwen3_5", "expected", {NULL, 0}, true},
-    {"mamba2", "expected", {NULL, 0}, true},
-    {"nemotron_h", "expected", {NULL, 0}, true},
+     false,
+     0},
+    {"qwen2", "expected", {NULL, 0}, false, 0},
+    {"qwen3", "expected", {NULL, 0}, false, 0},
+    {"mistral", "expected", {NULL, 0}, false, 0},
+    {"gpt2", "expected", {NULL, 0}, false, 0},
+    {"gemma2", "expected", {NULL, 0}, false, 0},
+    /* Where results of products are off by half an ulp of f32, the last token's logits are by 8e-7, all others by 2e-7.
+     */
+    {"gemma3", "expected", {NULL, 0}, false, 6e-6},
+    {"phi3", "expected", {NULL, 0}, false, 0},
+    {"olmo2", "expected", {NULL, 0}, false, 0},
+    {"olmo3", "expected", {NULL, 0}, false, 0},
+    {"smollm3", "expected", {NULL, 0}, false, 0},
+    {"granite", "expected", {NULL, 0}, false, 0},
+    {"ministral3", "expected", {NULL, 0}, false, 0},
+    {"glm4", "expected", {NULL, 0}, false, 0},
+    {"cohere2", "expected", {NULL, 0}, false, 0},
+    {"seed_oss", "expected", {NULL, 0}, false, 0},
+    {"starcoder2", "expected", {NULL, 0}, false, 0},
+    {"qwen3_5", "expected", {NULL, 0}, true, 0},
+    {"mamba2", "expected", {NULL, 0}, true, 0},
+    {"nemotron_h", "expected", {NULL, 0}, true, 0},
 };
 
 static const struct {
@@ -251,7 +261,7 @@ static void check(const folder *f, size_t mesh) {
     const double gradients = compare_gradients(&r, ls_session_image(session), worst);
     print_message("%-8s %-16s %lld ranks: logits %.1e, gradients %.1e\n", f->name, f->expected, (long long)spread.ranks,
                   logits, gradients);
-    if (!(logits <= logit_tolerance) || !(gradients <= gradient_tolerance))
+    if (!(logits <= logit_tolerance(f)) || !(gradients <= gradient_tolerance(f)))
         fail_msg("%s %s on mesh %zu: logits off by %g, gradient of %s by %g", f->name, f->expected, mesh, logits, worst,
                  gradients);
     ls_session_close(session);
@@ -288,7 +298,7 @@ static void test_grad_command(void **state) {
         assert_ok(ls_npy_open(logits, &made_logits));
         assert_int_equal(made_logits.type, LS_NPY_F4);
         assert_int_equal(made_logits.ndim, 3);
-        assert_true(compare_logits(f, made_logits.count, made_logits.data) <= logit_tolerance);
+        assert_true(compare_logits(f, made_logits.count, made_logits.data) <= logit_tolerance(f));
         ls_npy_close(&made_logits);
         assert_ok(ls_st_open(path_of(f, "expected", "gradients.safetensors", expected), &right));
         assert_int_equal(ls_st_count(made), ls_st_count(right));
@@ -301,10 +311,104 @@ static void test_grad_command(void **state) {
     }
 }
 
+/* --- what is left out shows ------------------------------------------------------------------------------------------
+ */
+
+typedef struct member {
+    const char *key, *value;
+} member;
+
+/* Parts of architectures that a reader could forget: a config without each, and weights that stay. */
+static const struct {
+    const char *folder, *what;
+    member changes[4];
+} omissions[] = {
+    {"llama", "scaling", {{"rope_scaling", "null"}}},
+    {"gemma3", "the theta of layers with a window", {{"rope_local_base_freq", "1000"}}},
+    {"gemma3", "scaling", {{"rope_scaling", "null"}}},
+    {"gemma3",
+     "scaling only where there is no window",
+     {{"rope_scaling", "null"},
+      {"rope_theta", "1000"},
+      {"rope_parameters", "{\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 8, \"rope_theta\": 1000}, "
+                          "\"sliding_attention\": {\"rope_type\": \"linear\", \"factor\": 8, \"rope_theta\": 30}}"}}},
+    {"gemma3", "the cap of logits", {{"final_logit_softcapping", "null"}}},
+    {"gemma3", "the scale of queries", {{"query_pre_attn_scalar", "4"}}},
+    {"gemma2", "the cap of attention", {{"attn_logit_softcapping", "null"}}},
+    {"gemma2", "the window", {{"layer_types", "[\"full_attention\", \"full_attention\"]"}}},
+    {"olmo3",
+     "scaling",
+     {{"rope_parameters", "{\"full_attention\": {\"rope_type\": \"default\", \"rope_theta\": 1000}, "
+                          "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 1000}}"}}},
+    {"olmo3",
+     "scaling only where there is no window",
+     {{"rope_parameters", "{\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 4, \"rope_theta\": 1000}, "
+                          "\"sliding_attention\": {\"rope_type\": \"linear\", \"factor\": 4, \"rope_theta\": 1000}}"}}},
+    {"phi3", "the switch of longrope", {{"original_max_position_embeddings", "24"}}},
+    {"phi3", "a part of heads that does not rotate", {{"rope_scaling", "null"}, {"partial_rotary_factor", "1.0"}}},
+    {"smollm3", "layers that do not rotate", {{"no_rope_layers", "[1, 1]"}}},
+    {"granite", "the factor of embeddings", {{"embedding_multiplier", "1"}}},
+    {"granite", "the factor of blocks", {{"residual_multiplier", "1"}}},
+    {"granite", "the factor of attention", {{"attention_multiplier", "1"}}},
+    {"granite", "the divisor of logits", {{"logits_scaling", "1"}}},
+    {"ministral3",
+     "the factor of queries",
+     {{"rope_parameters", "{\"rope_type\": \"yarn\", \"rope_theta\": 1000, \"factor\": 4, "
+                          "\"original_max_position_embeddings\": 7, \"beta_fast\": 2, \"beta_slow\": 0.5, "
+                          "\"mscale\": 1, \"mscale_all_dim\": 1, \"llama_4_scaling_beta\": 0}"}}},
+    {"glm4", "the half of heads that does not rotate", {{"partial_rotary_factor", "1.0"}}},
+    {"cohere2", "the scale of logits", {{"logit_scale", "1"}}},
+    {"cohere2", "layers with a window, which alone rotate", {{"sliding_window_pattern", "1"}}},
+    {"cohere2", "layers that do not rotate", {{"sliding_window_pattern", "3"}}},
+};
+
+/* The folder's model with other fields in the scratch folder. */
+static void write_changed(void **state, const char *name, const member *changes) {
+    const folder f = {.name = name};
+    char path[MOST_BYTES], *text = NULL;
+    size_t bytes = 0;
+    (void)remove(scratch_path(state, "model.safetensors"));
+    assert_int_equal(symlink(path_of(&f, "", "model.safetensors", path), scratch_path(state, "model.safetensors")), 0);
+    assert_ok(ls_file_read(path_of(&f, "", "config.json", path), 1 << 20, &text, &bytes));
+    for (const member *m = changes; m->key != NULL; m++) {
+        char *changed = NULL;
+        assert_ok(ls_json_set_member(text, m->key, m->value, &changed));
+        free(text);
+        text = changed;
+    }
+    scratch_text(state, "config.json", text);
+    free(text);
+}
+
+/* Logits without the part are others, by far more than the tolerance. */
+static void test_omissions(void **state) {
+    for (size_t i = 0; i < LS_COUNT(omissions); i++) {
+        const folder f = {.name = omissions[i].folder, .expected = "expected"};
+        char tokens[MOST_BYTES], logits[MOST_BYTES], out[MOST_BYTES];
+        ls_npy made;
+        ls_grad_result result;
+        write_changed(state, f.name, omissions[i].changes);
+        snprintf(logits, sizeof logits, "%s", scratch_path(state, "logits.npy"));
+        snprintf(out, sizeof out, "%s", scratch_path(state, "gradients.safetensors"));
+        const ls_grad_job job = {.model = *state,
+                                 .tokens = path_of(&f, "expected", "tokens.npy", tokens),
+                                 .out = out,
+                                 .logits = logits,
+                                 .spread = {.ranks = 1, .threads = 1, .as_threads = true}};
+        assert_ok(ls_run_grad(&job, &result));
+        assert_ok(ls_npy_open(logits, &made));
+        const double off = compare_logits(&f, made.count, made.data);
+        ls_npy_close(&made);
+        print_message("%-10s without %s: logits %.1e\n", f.name, omissions[i].what, off);
+        if (!(off > 1e-3)) fail_msg("%s without %s: logits off by %g alone", f.name, omissions[i].what, off);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parity),
         cmocka_unit_test(test_grad_command),
+        cmocka_unit_test(test_omissions),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

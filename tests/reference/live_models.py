@@ -16,6 +16,8 @@ from safetensors.torch import load_file
 
 torch.set_num_threads(1)
 S = 53
+# Of logits (as a part of the largest), loss and gradients (worst_gradient).
+BOUNDS = (3e-6, 3e-6, 1e-5)
 SIZES = dict(vocab_size=263, hidden_size=48, intermediate_size=56, num_hidden_layers=2, num_attention_heads=6,
              num_key_value_heads=2, head_dim=12, max_position_embeddings=64, pad_token_id=None, bos_token_id=1, eos_token_id=[2, 3])
 
@@ -135,14 +137,15 @@ def class_of(config):
     return transformers.AutoModelForImageTextToText if "text_config" in config else transformers.AutoModelForCausalLM
 
 
-def write_model(folder, name, dtype=torch.float32, tied=False, shard_size="5GB", **further):
-    """Weights are random and none is 0, so that each part of a model shows; config.json has a field that nobody knows."""
+def write_model(folder, name, dtype=torch.float32, tied=False, shard_size="5GB", size=1.5, **further):
+    """Weights are random and none is 0, so that each part of a model shows; size: of products beside their inputs. config.json has a field that
+    nobody knows."""
     config = config_of(name, tied, further)
     model = class_of(config.to_dict()).from_config(config)
     generator = torch.Generator().manual_seed(7)
     for parameter_name, p in model.named_parameters():
         around = 1.0 if p.ndim == 1 and parameter_name.endswith("weight") and not name.startswith(("gemma", "qwen3_5")) else 0.0
-        deviation = 0.3 if p.ndim == 1 else 1.5 / max(p.shape) ** 0.5
+        deviation = 0.3 if p.ndim == 1 else size / max(p.shape) ** 0.5
         p.data = around + deviation * torch.randn(p.shape, generator=generator)
     model.to(dtype).save_pretrained(folder, max_shard_size=shard_size)
     path = folder / "config.json"
@@ -151,9 +154,14 @@ def write_model(folder, name, dtype=torch.float32, tied=False, shard_size="5GB",
     path.write_text(json.dumps(config, indent=2))
 
 
+class Refused(AssertionError):
+    """The command failed; the message is what it said."""
+
+
 def longspan(program, *words):
     done = subprocess.run([program, *map(str, words)], capture_output=True, text=True)
-    assert done.returncode == 0, f"longspan {' '.join(map(str, words))}: {done.stderr}"
+    if done.returncode != 0:
+        raise Refused(f"longspan {chr(32).join(map(str, words))}: {done.stderr}", done.returncode)
     return done.stdout
 
 
@@ -172,14 +180,16 @@ def random_ids(vocabulary, length=S, seed=3):
 
 @contextlib.contextmanager
 def no_narrowing():
-    """The library takes parts of some models in float32 whatever the type of the others; here what is float64 stays so."""
-    narrow, to = torch.Tensor.float, torch.Tensor.to
+    """The library takes parts of some models in float32 whatever the type of the others; here what is float64 stays so. Angles of rotary positions are
+    float32 in every type: with these numbers models are trained."""
+    narrow, to, softmax = torch.Tensor.float, torch.Tensor.to, torch.nn.functional.softmax
     torch.Tensor.float = lambda t: t if t.dtype == torch.float64 else narrow(t)
     torch.Tensor.to = lambda t, *words, **more: t if t.dtype == torch.float64 and torch.float32 in words else to(t, *words, **more)
+    torch.nn.functional.softmax = lambda t, *words, **more: softmax(t, *words, **(dict(more, dtype=None) if t.dtype == torch.float64 else more))
     try:
         yield
     finally:
-        torch.Tensor.float, torch.Tensor.to = narrow, to
+        torch.Tensor.float, torch.Tensor.to, torch.nn.functional.softmax = narrow, to, softmax
 
 
 def load(folder, dtype=torch.float64):
@@ -210,8 +220,13 @@ def gradients_of(model):
     return {n.replace(*spelt): p.grad for n, p in model.named_parameters() if p.grad is not None}
 
 
+def bounds_of(config):
+    """Of states the library's own float32 is off by up to 3e-5."""
+    return (3e-5, 1e-5, 1e-4) if hasattr(config, "linear_num_key_heads") or hasattr(config, "n_groups") else BOUNDS
+
+
 def check_same(program, folder, ids, model=None, ranks=2, options=()):
-    """Logits and loss within 1e-5, gradients within 1e-4 (DESIGN's definition of error); returns what was measured."""
+    """Logits, loss and gradients within the bounds; returns what was measured."""
     model = model or load(folder)
     tokens = torch.tensor(ids, dtype=torch.long)
     model.zero_grad()
@@ -220,13 +235,13 @@ def check_same(program, folder, ids, model=None, ranks=2, options=()):
         right.loss.backward()
     loss, logits, gradients = ours(program, folder, ids, *options, ranks=ranks)
     apart = off(logits, right.logits)
-    # Of states the library's own float32 is off by up to 3e-5.
-    assert apart < (3e-5 if hasattr(model.config, "linear_num_key_heads") or hasattr(model.config, "n_groups") else 1e-5), f"logits off by {apart}"
-    assert abs(loss / right.loss.item() - 1) < 1e-5, (loss, right.loss.item())
+    bounds = bounds_of(model.config)
+    assert apart <= bounds[0], f"logits off by {apart}"
+    assert abs(loss / right.loss.item() - 1) <= bounds[1], (loss, right.loss.item())
     wanted = gradients_of(model)
     assert wanted.keys() == gradients.keys(), wanted.keys() ^ gradients.keys()
     worst = worst_gradient(gradients, wanted)
-    assert worst[0] < 1e-4, worst
+    assert worst[0] <= bounds[2], worst
     return apart, worst[0]
 
 

@@ -11,7 +11,7 @@ A folder holds config.json and model.safetensors (bf16), as a user would bring t
 expected-NAME/ holds logits and the gradients of the first layer's queries and keys where rope scaling NAME is put into the config.
 The library computes in f64 where it supports that, on the stored weights.
 
-Made with torch 2.15.0, transformers 5.23.0, safetensors 0.8.0, numpy 2.4.6. tests/model/test_reference_models.c reads the folders.
+Made with torch 2.15.0, transformers 5.24.0, safetensors 0.8.0, numpy 2.4.6. tests/model/test_reference_models.c reads the folders.
 """
 import json
 import pathlib

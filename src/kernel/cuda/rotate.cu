@@ -9,21 +9,21 @@ struct frequencies {
     float at[MOST_PAIRS];
 };
 
-/* Angles are in f64: positions may be large. */
+/* Angles are f32 as ls_rope_frequency says, their cosines computed in f64: angles may be large. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     fill_table(ls_rope_params p, double magnitude, bool grows, frequencies usual, int64_t first, int64_t pairs,
                const int32_t *positions, int64_t n, int64_t D, float *table) {
     for (EACH(k, n * pairs)) {
         const int64_t row = k / pairs, i = k % pairs;
-        const double position = (double)positions[row];
+        const int32_t position = positions[row];
         float frequency = usual.at[i];
-        if (grows && position >= p.length) {
+        if (grows && (double)position >= p.length) {
             ls_rope_params grown = p;
-            grown.length = position + 1;
-            frequency = (float)ls_rope_dynamic(&grown, (double)frequency, first + i, D);
+            grown.length = (double)position + 1;
+            frequency = ls_rope_dynamic(&grown, ls_rope_power((float)p.theta, first + i, D), first + i, D);
         }
         double cosine, sine;
-        sincos(position * (double)frequency, &sine, &cosine);
+        sincos((double)((float)position * frequency), &sine, &cosine);
         table[row * D + first + i] = (float)(magnitude * cosine);
         table[row * D + D / 2 + first + i] = (float)(magnitude * sine);
     }

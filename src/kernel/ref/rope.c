@@ -16,9 +16,9 @@ static void table_columns(const void *context, int64_t first, int64_t last) {
         real *table = (real *)call->out[0].data + i;
         for (int64_t row = 0; row < n; row++, table += D) {
             const float frequency = ls_rope_frequency_at(call->params, base, positions[row], i, D);
-            const double angle = (double)positions[row] * (double)frequency;
-            table[0] = (real)(magnitude * cos(angle));
-            table[D / 2] = (real)(magnitude * sin(angle));
+            const float angle = (float)positions[row] * frequency;
+            table[0] = (real)(magnitude * cos((double)angle));
+            table[D / 2] = (real)(magnitude * sin((double)angle));
         }
     }
 }
