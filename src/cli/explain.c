@@ -141,7 +141,8 @@ static ls_status build(explanation *e) {
     e->step = (ls_job){.graph = e->graph,
                        .programs = ls_training_programs(e->graph, lm.forward_nodes, LS_UPDATE_APPLY,
                                                         (int)ls_max(job->accumulate, 1) - 1),
-                       .micro_batches = (int)ls_max(job->accumulate, 1)};
+                       .micro_batches = (int)ls_max(job->accumulate, 1),
+                       .filled_together = true};
     LS_TRY(ls_optimizer_find(job->optimizer, &e->step.optimizer));
     e->step.hyper = ls_optimizer_defaults(e->step.optimizer);
     LS_TRY(find_program(e));

@@ -179,7 +179,8 @@ static ls_status compute(grad_run *r, ls_grad_result *result) {
         .n_documents = r->in.apart ? (int)r->in.tokens.size[0] : 0,
         .fetch = &r->lm.logits,
         .n_fetch = r->job->logits != NULL,
-        .micro_batches = (int)r->micro_batches};
+        .micro_batches = (int)r->micro_batches,
+        .filled_together = true};
     ls_session *session;
     LS_TRY(ls_session_open(&job, &r->job->spread, &session));
     const ls_status status = run_and_write(r, session, result);

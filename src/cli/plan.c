@@ -44,7 +44,8 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
                     .programs = ls_training_programs(*graph, 0, LS_UPDATE_APPLY, (int)g->job->accumulate - 1),
                     .optimizer = g->optimizer,
                     .hyper = ls_optimizer_defaults(g->optimizer),
-                    .micro_batches = (int)g->job->accumulate};
+                    .micro_batches = (int)g->job->accumulate,
+                    .filled_together = true};
     return ls_ok();
 }
 
@@ -87,6 +88,20 @@ static void print_peak(const ls_image *image, const ls_memory_account *account, 
     }
 }
 
+/* The ranks of a host that has most of them. */
+static int ranks_of_host(const ls_image *image) {
+    return (int)ls_min(ls_mesh_ranks(&image->mesh), ls_max(1, image->host_ranks));
+}
+
+static void print_sharers(const ls_image *image, size_t mapped, FILE *out) {
+    char share[LS_BYTES_TEXT], all[LS_BYTES_TEXT];
+    if (image->sharers == 1) return;
+    const int ranks = ranks_of_host(image);
+    fprintf(out, "  %d ranks of a host hold it once: %s of it count for each; all %d of a host map at most %s\n",
+            image->sharers, ls_bytes_text((double)ls_image_common_share(image), share), ranks,
+            ls_bytes_text((double)mapped * ranks, all));
+}
+
 static void print_page(const planning *g, FILE *out) {
     const ls_image *image = g->chosen.image;
     const ls_memory_account account = ls_memory_account_of(image);
@@ -103,7 +118,8 @@ static void print_page(const planning *g, FILE *out) {
     }
     print_bytes(out, "unused", account.unused);
     for (int s = 0; s < LS_SPACES; s++)
-        if (s != LS_HOST || image->bytes[s] > 0) print_peak(image, &account, (ls_space)s, out);
+        if (ls_space_is_usual((ls_space)s) || image->bytes[s] > 0) print_peak(image, &account, (ls_space)s, out);
+    print_sharers(image, account.mapped, out);
     fprintf(out, "\none rank alone would need %s\n", ls_bytes_text((double)g->one_rank_bytes, text));
 }
 
@@ -146,6 +162,10 @@ static void print_json(const planning *g, FILE *out) {
     ls_candidates_put(&g->chosen.plan, w);
     ls_json_put_int(w, "most_rank", g->chosen.plan.candidates[0].most_rank);
     ls_json_put_int(w, "predicted_bytes", (int64_t)account.mapped);
+    if (image->sharers > 1) {
+        ls_json_put_int(w, "sharers", image->sharers);
+        ls_json_put_int(w, "host_predicted_bytes", (int64_t)account.mapped * ranks_of_host(image));
+    }
     ls_json_put_int(w, "one_rank_bytes", (int64_t)g->one_rank_bytes);
     ls_json_open_object(w, "bytes_by_kind");
     for (int k = 0; k < LS_BUFFER_KINDS; k++)

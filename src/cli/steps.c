@@ -493,7 +493,8 @@ static ls_status open_and_run(steps_run *s) {
         .optimizer = s->optimizer,
         .hyper = s->hyper,
         .own = own,
-        .micro_batches = (int)f->accumulate};
+        .micro_batches = (int)f->accumulate,
+        .filled_together = true};
     const ls_spread spread = cli_spread_of(&f->common);
     ls_session *session;
     LS_TRY(ls_session_open(&job, &spread, &session));

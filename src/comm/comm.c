@@ -37,6 +37,12 @@ void *ls_comm_peer_heap(const ls_comm *comm, int peer) {
     return segment != NULL ? segment + comm->end.form.heap : NULL;
 }
 
+void *ls_comm_common(const ls_comm *comm, int rank) {
+    check_peer(comm, rank);
+    char *segment = comm->segments[rank];
+    return segment != NULL ? segment + ls_segment_lay_out(&comm->world->options, rank).common : NULL;
+}
+
 void *ls_comm_words(const ls_comm *comm, int rank, size_t *bytes) {
     check_peer(comm, rank);
     *bytes = (size_t)comm->world->options.words * sizeof(uint64_t);

@@ -90,15 +90,21 @@ LS_MUST_USE ls_status ls_hosts_find(int ranks, ls_hosts *out);
 
 /* ---- worlds ---- */
 
+/* Bytes that a rank brings into a world. */
+typedef struct ls_rank_memory {
+    size_t heap;
+    size_t common; /* that ranks of its host read, and some fill, before they read (ls_comm_common) */
+} ls_rank_memory;
+
 typedef struct ls_world_options {
-    int ranks;           /* >= 1; those of the job when this process was launched as a rank, unless local */
-    bool local;          /* ls_launch starts the ranks, also in a process that was launched as a rank itself */
-    size_t heap_bytes;   /* of each rank, where heaps is NULL */
-    const size_t *heaps; /* [ranks] heap_bytes of each; the world keeps a copy */
-    int words;           /* signal words of each rank */
-    bool may_spin;       /* false when ranks x threads exceed the cores */
-    double wait_timeout; /* seconds without progress of a peer after which a wait fails; 0: never */
-    bool unguarded;      /* peers may set any word and put anywhere in the heap; else only as ls_comm_expect says */
+    int ranks;                    /* >= 1; those of the job when this process was launched as a rank, unless local */
+    bool local;                   /* ls_launch starts the ranks, also in a process that was launched as a rank itself */
+    size_t heap_bytes;            /* of each rank, where memory is NULL */
+    const ls_rank_memory *memory; /* [ranks] of each; the world keeps a copy */
+    int words;                    /* signal words of each rank */
+    bool may_spin;                /* false when ranks x threads exceed the cores */
+    double wait_timeout;          /* seconds without progress of a peer after which a wait fails; 0: never */
+    bool unguarded; /* peers may set any word and put anywhere in the heap; else only as ls_comm_expect says */
 } ls_world_options;
 
 /*
@@ -178,6 +184,8 @@ size_t ls_comm_heap_bytes_of(const ls_comm *comm, int rank);
 int ls_comm_word_count(const ls_comm *comm); /* words of each rank */
 /* The heap of a peer; NULL if this rank cannot load from it. */
 void *ls_comm_peer_heap(const ls_comm *comm, int peer);
+/* The common memory of a rank; NULL if this rank cannot load from it. */
+void *ls_comm_common(const ls_comm *comm, int rank);
 /*
  * The words of a rank, for devices that set them and wait for them; NULL if this rank cannot load from it. What a
  * device sets rings no bell.

@@ -133,7 +133,10 @@ struct ls_comm {
 };
 
 static inline size_t ls_heap_bytes_of(const ls_world_options *options, int rank) {
-    return options->heaps != NULL ? options->heaps[rank] : options->heap_bytes;
+    return options->memory != NULL ? options->memory[rank].heap : options->heap_bytes;
+}
+static inline size_t ls_common_bytes_of(const ls_world_options *options, int rank) {
+    return options->memory != NULL ? options->memory[rank].common : 0;
 }
 
 /* form.c: of a rank's segment, for the options. segment.c: the segments, in world->memory and world->segments. */

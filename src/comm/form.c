@@ -23,12 +23,16 @@ size_t ls_host_inbox_bytes(int ranks) {
     return most > SMALLEST_INBOX ? most : SMALLEST_INBOX;
 }
 
-/* The heap begins at a page of its own, because the rank decides where its pages are placed when it touches them. */
+/*
+ * The heap begins at a page of its own, because the rank decides where its pages are placed when it touches them; and
+ * so does common memory, which several ranks touch.
+ */
 ls_segment_form ls_segment_lay_out(const ls_world_options *options, int rank) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), line = sizeof(ls_rank_line);
     ls_segment_form form = {.words = line, .n_words = options->words + ls_host_rounds(options->ranks)};
     form.heap = ls_round_up(form.words + (size_t)form.n_words * sizeof(uint64_t), page);
     form.inbox = form.heap + ls_round_up(ls_heap_bytes_of(options, rank), line);
-    form.bytes = ls_round_up(form.inbox + 2 * ls_host_inbox_bytes(options->ranks), page);
+    form.common = ls_round_up(form.inbox + 2 * ls_host_inbox_bytes(options->ranks), page);
+    form.bytes = form.common + ls_round_up(ls_common_bytes_of(options, rank), page);
     return form;
 }

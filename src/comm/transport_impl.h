@@ -34,7 +34,7 @@ typedef struct ls_rank_line {
 
 /* Offsets in the segment of a rank; words, n_words and heap are the same on all ranks. */
 typedef struct ls_segment_form {
-    size_t words, heap, inbox, bytes;
+    size_t words, heap, inbox, common, bytes;
     int n_words;
 } ls_segment_form;
 

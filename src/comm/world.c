@@ -12,7 +12,7 @@
 static size_t overhead(const ls_world_options *options) {
     ls_world_options empty = *options;
     empty.heap_bytes = 0;
-    empty.heaps = NULL;
+    empty.memory = NULL;
     return ls_segment_lay_out(&empty, 0).bytes;
 }
 
@@ -25,10 +25,18 @@ static size_t largest_heap(const ls_world_options *options) {
     return most;
 }
 
+/* Of the common memory of all ranks what falls on so many. */
+static size_t common_of(const ls_world_options *options, int here) {
+    size_t all = 0;
+    for (int r = 0; r < options->ranks; r++) all += ls_common_bytes_of(options, r);
+    return here == options->ranks ? all : all / (size_t)options->ranks * (size_t)here;
+}
+
 /* Whether the segments of `here` ranks of this machine fit into its memory: the largest, as it may have any of them. */
 static bool fit(const ls_world_options *options, int here, size_t memory) {
-    const size_t more = overhead(options);
-    size_t left = memory;
+    const size_t more = overhead(options), common = common_of(options, here);
+    if (common > memory) return false;
+    size_t left = memory - common;
     for (int r = 0; r < here; r++) {
         const size_t heap = here == options->ranks ? ls_heap_bytes_of(options, r) : largest_heap(options);
         if (more > left || heap > left - more) return false;
@@ -54,8 +62,9 @@ static ls_status check_options(const ls_world_options *options) {
     const int here = job.ranks == 0 ? options->ranks : job.machine_ranks;
     if (!fit(options, here, machine.memory_bytes))
         return ls_error(LS_NO_MEMORY,
-                        "%d symmetric heaps of up to %zu bytes do not fit: this machine has %zu bytes of memory", here,
-                        largest_heap(options), machine.memory_bytes);
+                        "%d symmetric heaps of up to %zu bytes and %zu bytes in common do not fit: this machine has "
+                        "%zu bytes of memory",
+                        here, largest_heap(options), common_of(options, here), machine.memory_bytes);
     return ls_ok();
 }
 
@@ -96,13 +105,13 @@ static ls_status set_up(ls_world *world, const char *transports) {
                        largest_heap(&world->options));
 }
 
-/* The options get a copy of their own of the heaps. */
-static ls_status keep_heaps(ls_world_options *options) {
-    if (options->heaps == NULL) return ls_ok();
-    const size_t bytes = (size_t)options->ranks * sizeof *options->heaps;
-    size_t *copy = malloc(bytes);
-    if (copy != NULL) memcpy(copy, options->heaps, bytes);
-    options->heaps = copy;
+/* The options get a copy of their own of what each rank brings. */
+static ls_status keep_memory(ls_world_options *options) {
+    if (options->memory == NULL) return ls_ok();
+    const size_t bytes = (size_t)options->ranks * sizeof *options->memory;
+    ls_rank_memory *copy = malloc(bytes);
+    if (copy != NULL) memcpy(copy, options->memory, bytes);
+    options->memory = copy;
     return copy != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a world", bytes);
 }
 
@@ -111,7 +120,7 @@ ls_status ls_world_create(const char *transports, const ls_world_options *option
     ls_world *world = calloc(1, sizeof *world);
     if (world == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a world", sizeof *world);
     world->options = *options;
-    ls_status status = keep_heaps(&world->options);
+    ls_status status = keep_memory(&world->options);
     if (status.code == LS_OK) status = ls_boot_take(options->ranks, options->local, &world->boot);
     if (status.code == LS_OK) status = set_up(world, transports);
     if (status.code == LS_OK)
@@ -128,7 +137,7 @@ void ls_world_destroy(ls_world *world) {
         ls_segments_unmap(world);
         ls_boot_return(world->boot);
     }
-    free((void *)world->options.heaps);
+    free((void *)world->options.memory);
     free(world);
 }
 

@@ -158,6 +158,11 @@ typedef struct ls_job {
      * 0: the job is no model's, and the plan has no such axes.
      */
     int micro_batches;
+    /*
+     * Parameters are filled by all ranks together, before the first program, and by nothing else
+     * (ls_weights_fill_shared): ranks of a host may have values in common that no program changes.
+     */
+    bool filled_together;
 } ls_job;
 
 const ls_optimizer *ls_job_optimizer(const ls_job *job); /* never NULL */

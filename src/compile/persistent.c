@@ -99,23 +99,35 @@ static void place_in_flat(ls_builder *b, ls_role role, const char *name) {
     }
 }
 
-/* Parameters of buckets first .. past-1; shared: in the heap, where others put what they have updated. */
-static void place_values(ls_builder *b, const char *name, ls_dtype dtype, int first, int past, bool shared) {
+/* Parameters of buckets first .. past-1. */
+static void place_values(ls_builder *b, const char *name, ls_space space, int first, int past) {
     const bool sharded = b->packing->cut->parameters;
+    if (first == past) return;
+    const ls_dtype dtype = b->image->flats[b->packing->groups[b->packing->buckets[first].group].first].dtype;
     const int64_t n = elements_before(b->image, past, sharded) - elements_before(b->image, first, sharded);
-    const ls_operand all = shared ? ls_build_symmetric(b, LS_BUFFER_PARAMETER, name, n, dtype, 1, &n)
-                                  : ls_build_private(b, LS_BUFFER_PARAMETER, name, dtype, 1, &n);
-    (void)bind_flat(b, name, first, past, all, sharded);
+    const int buffer = ls_build_buffer(b, space, LS_BUFFER_PARAMETER, (size_t)n * ls_dtype_bytes(dtype), name);
+    (void)bind_flat(b, name, first, past, ls_operand_dense(buffer, 0, dtype, 1, &n), sharded);
     if (!sharded) place_in_flat(b, LS_ROLE_PARAMETER, name);
 }
 
+/* Ranks of a host that have in common what no program changes; 1: each has its own. */
+static int find_sharers(const ls_builder *b) {
+    if (!b->job->filled_together || b->packing->cut->parameters) return 1;
+    return ls_least_sharers(&b->target->mesh, &b->image->owners, b->target->host_ranks);
+}
+
+/* What others put when they have updated it lies in the heap. */
 static void place_parameters(ls_builder *b) {
-    const ls_image *image = b->image;
-    const bool shared =
-        b->packing->cut->state && !b->packing->cut->parameters && ls_job_updates(b->job, LS_UPDATE_APPLY);
-    const int typed = image->n_typed_pieces, all = image->n_pieces;
-    if (typed > 0) place_values(b, LS_BIND_PARAMETERS, image->dtype, 0, typed, shared);
-    if (typed < all) place_values(b, LS_BIND_KEPT, image->flats[image->n_flats - 1].dtype, typed, all, false);
+    ls_image *image = b->image;
+    const bool updates = ls_job_updates(b->job, LS_UPDATE_APPLY);
+    const bool put = b->packing->cut->state && !b->packing->cut->parameters;
+    image->host_ranks = b->target->host_ranks;
+    image->sharers = find_sharers(b);
+    const ls_space constant = image->sharers > 1 ? LS_COMMON : LS_PRIVATE;
+    const int trained = image->n_trained_pieces, typed = image->n_typed_pieces;
+    place_values(b, LS_BIND_PARAMETERS, !updates ? constant : put ? LS_SYMMETRIC : LS_PRIVATE, 0, trained);
+    place_values(b, LS_BIND_FROZEN, constant, trained, typed);
+    place_values(b, LS_BIND_KEPT, constant, typed, image->n_pieces);
 }
 
 /*
@@ -225,7 +237,7 @@ void ls_lower_persistent(ls_builder *b) {
     }
     place_tables(b);
     ls_lay_flat(b);
-    if (b->image->n_pieces > 0) place_parameters(b);
+    place_parameters(b);
     if (b->packing->n_trained > 0) place_gradients(b);
     place_optimizer(b);
     for (int i = 0; i < b->job->n_fetch; i++) bind_fetched(b, b->job->fetch[i]);

@@ -30,7 +30,8 @@ static ls_status open_all(const ls_model *model, int64_t known, const char *dtyp
                       .programs = ls_apart_programs(d->graph, d->decoding.forward_nodes, LS_PROGRAM_DECODE),
                       .fetch = d->decoding.kept,
                       .n_fetch = d->decoding.n_kept,
-                      .micro_batches = 1};
+                      .micro_batches = 1,
+                      .filled_together = true};
     LS_TRY(ls_session_open(&d->job, spread, &d->session));
     d->decode = ls_program_find(ls_session_image(d->session), LS_PROGRAM_DECODE);
     return ls_ok();

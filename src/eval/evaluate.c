@@ -52,7 +52,8 @@ static ls_status open_program(evaluation *e) {
                       .n_documents = e->typical.n,
                       .fetch = &e->losses,
                       .n_fetch = 1,
-                      .micro_batches = batches_at_once(e)};
+                      .micro_batches = batches_at_once(e),
+                      .filled_together = true};
     return ls_session_open(&e->job, &o->spread, &e->session);
 }
 

@@ -11,10 +11,11 @@ ls_memory_account ls_memory_account_of(const ls_image *image) {
     ls_memory_account account = {.mapped = ls_image_mapped(image)};
     for (int s = 0; s < LS_SPACES; s++) {
         account.peak[s] = ls_image_peak(image, (ls_space)s);
-        if (s == LS_HOST && image->host_apart) continue;
+        if ((s == LS_HOST && image->host_apart) || s == LS_COMMON) continue;
         account.unused += image->bytes[s] - account.peak[s].bytes;
         for (int k = 0; k < LS_BUFFER_KINDS; k++) account.kind_bytes[k] += account.peak[s].kind_bytes[k];
     }
+    account.kind_bytes[LS_BUFFER_PARAMETER] += ls_image_common_share(image);
     return account;
 }
 

@@ -1,7 +1,7 @@
 /*
- * Images: what a rank executes. A flat list of instructions over three arenas: private memory, its part of the
- * symmetric heap, which peers access, and memory of the host, where something waits until it is used again. One
- * meaning, several readers: run executes it, explain prints it, plan reads its bytes.
+ * Images: what a rank executes. A flat list of instructions over four arenas: private memory, its part of the
+ * symmetric heap, which peers access, memory of the host, where something waits until it is used again, and what ranks
+ * of a host have in common. One meaning, several readers: run executes it, explain prints it, plan reads its bytes.
  *
  * Ranks whose programs read the same share one image: they are a class. An image names no rank. Peers are given by a
  * team and a distance, and where an offset depends on the rank, the operand says how (ls_displacement).
@@ -28,12 +28,15 @@
 /*
  * LS_HOST: memory of the host beside that of the device, which only the kernels offload and fetch access. On a device
  * without memory of its own it lies in the same memory as the others.
+ * LS_COMMON: values of parameters that no program changes, which ranks of a host have once for all of them (common.h).
  */
-typedef enum ls_space { LS_PRIVATE, LS_SYMMETRIC, LS_HOST, LS_SPACES } ls_space;
+typedef enum ls_space { LS_PRIVATE, LS_SYMMETRIC, LS_HOST, LS_COMMON, LS_SPACES } ls_space;
 typedef struct ls_space_text {
     const char *name, *title; /* "private", "private memory" */
 } ls_space_text;
 extern const ls_space_text ls_space_texts[LS_SPACES];
+/* Whether every rank has it; of the others a rank may have nothing. */
+static inline bool ls_space_is_usual(ls_space space) { return space == LS_PRIVATE || space == LS_SYMMETRIC; }
 
 typedef enum ls_buffer_kind {
     LS_BUFFER_INPUT,      /* written by the host: tokens, labels, step parameters */
@@ -371,6 +374,8 @@ typedef struct ls_image {
     int n_buffers;
     size_t buffer_capacity;
     bool host_apart;         /* the device has memory of its own, so that of the host is apart from it */
+    int host_ranks;          /* so many ranks, one after the other, lie on one host (ls_target) */
+    int sharers;             /* ranks of each host that have their common memory once, at least; 1: there is none */
     size_t bytes[LS_SPACES]; /* of each arena */
     size_t least[LS_SPACES]; /* largest sum of live bytes: no placement could need less */
     ls_program *programs;
@@ -419,11 +424,13 @@ typedef struct ls_image {
 
 void ls_image_destroy(ls_image *image); /* NULL is allowed */
 
-/* Bytes of the arenas that lie where the device computes: all, or all but that of the host where that is apart. */
-static inline size_t ls_mapped_bytes(const size_t bytes[LS_SPACES], bool host_apart) {
-    return bytes[LS_PRIVATE] + bytes[LS_SYMMETRIC] + (host_apart ? 0 : bytes[LS_HOST]);
-}
+/*
+ * A rank's bytes of the arenas that lie where the device computes: all, or all but that of the host where that is
+ * apart. Of common memory its share counts.
+ */
 size_t ls_image_mapped(const ls_image *image);
+/* Of common memory the share of a rank. */
+size_t ls_image_common_share(const ls_image *image);
 
 /* Names that images bind, beside the graph's inputs, parameters, fetched tensors and the optimiser's states. */
 #define LS_BIND_TOTALS "step.totals" /* f64[LS_TOTALS]: this rank's part in, the host sets [STOP] */
@@ -437,9 +444,10 @@ size_t ls_image_mapped(const ls_image *image);
  * Tensors of the flat space: n is flat_elements, or shard_count where they are sharded; m is trained_elements, or
  * trained_shard.
  */
-#define LS_BIND_PARAMETERS "parameters" /* T[n] */
-#define LS_BIND_KEPT "parameters.kept"  /* of frozen ones that are kept in another type, which are not in the former */
-#define LS_BIND_GRADIENTS "gradients"   /* G[m]: the sums of a step so far; where they outlive a program */
+#define LS_BIND_PARAMETERS "parameters"    /* T[n]: of those that are trained */
+#define LS_BIND_FROZEN "parameters.frozen" /* T: of the others, */
+#define LS_BIND_KEPT "parameters.kept"     /* but for those that are kept in another type */
+#define LS_BIND_GRADIENTS "gradients"      /* G[m]: the sums of a step so far; where they outlive a program */
 /*
  * G[trained_shard]: after step, summed over the ranks that have the same part of a parameter, and over tp where its
  * ranks have different terms. Where one rank has all of it, or gradients are sharded, it lies where `gradients` does.

@@ -147,9 +147,10 @@ void ls_program_print(const ls_image *image, int program, int rank, FILE *out) {
     print_bytes(out, image->bytes[LS_PRIVATE]);
     fputs(" · symmetric ", out);
     print_bytes(out, image->bytes[LS_SYMMETRIC]);
-    if (image->bytes[LS_HOST] > 0) {
-        fputs(" · host ", out);
-        print_bytes(out, image->bytes[LS_HOST]);
+    for (int s = 0; s < LS_SPACES; s++) {
+        if (ls_space_is_usual((ls_space)s) || image->bytes[s] == 0) continue;
+        fprintf(out, " · %s ", ls_space_texts[s].name);
+        print_bytes(out, image->bytes[s]);
     }
     ls_print_to(out, " · %.4g GFLOP · sends ", cost.flops * 1e-9);
     print_bytes(out, (size_t)cost.bytes_sent);

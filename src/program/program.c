@@ -49,7 +49,7 @@ int64_t ls_binding_base(const ls_image *image, const ls_binding *binding) {
 }
 
 const char *ls_flat_values(const ls_image *image, const ls_flat *flat) {
-    return flat->dtype == image->dtype ? LS_BIND_PARAMETERS : LS_BIND_KEPT;
+    return flat->dtype != image->dtype ? LS_BIND_KEPT : flat->trained ? LS_BIND_PARAMETERS : LS_BIND_FROZEN;
 }
 
 ls_flat_piece ls_image_held(const ls_image *image, const ls_binding *binding, int k, int rank) {
@@ -71,15 +71,18 @@ ls_operand ls_image_part(const ls_image *image, const char *name, const ls_flat_
     return ls_operand_slice(binding->operand, 0, at, part->count);
 }
 
+/* The bound tensor in which the values of bucket k lie. */
+static const char *values_of_bucket(const ls_image *image, int k) {
+    return k >= image->n_typed_pieces     ? LS_BIND_KEPT
+           : k >= image->n_trained_pieces ? LS_BIND_FROZEN
+                                          : LS_BIND_PARAMETERS;
+}
+
 ls_operand ls_image_master(const ls_image *image, const ls_flat_piece *part) {
     const bool apart = image->dtype != image->accumulator && part->start < image->trained_elements;
-    const bool kept =
-        image->n_typed_pieces < image->n_pieces && part->start >= image->pieces[image->n_typed_pieces].start;
-    const ls_operand master = ls_image_part(image,
-                                            apart  ? LS_BIND_MASTER
-                                            : kept ? LS_BIND_KEPT
-                                                   : LS_BIND_PARAMETERS,
-                                            part);
+    int k = image->n_pieces - 1;
+    while (k > 0 && part->start < image->pieces[k].start) k--;
+    const ls_operand master = ls_image_part(image, apart ? LS_BIND_MASTER : values_of_bucket(image, k), part);
     LS_ASSERT(master.buffer >= 0);
     return master;
 }
@@ -154,9 +157,17 @@ uint64_t ls_image_frame(const ls_image *image) {
 
 const ls_space_text ls_space_texts[LS_SPACES] = {[LS_PRIVATE] = {"private", "private memory"},
                                                  [LS_SYMMETRIC] = {"symmetric", "symmetric heap"},
-                                                 [LS_HOST] = {"host", "host memory"}};
+                                                 [LS_HOST] = {"host", "host memory"},
+                                                 [LS_COMMON] = {"common", "common memory of a host"}};
 
-size_t ls_image_mapped(const ls_image *image) { return ls_mapped_bytes(image->bytes, image->host_apart); }
+size_t ls_image_common_share(const ls_image *image) {
+    return image->bytes[LS_COMMON] == 0 ? 0 : (size_t)ls_ceil_div((int64_t)image->bytes[LS_COMMON], image->sharers);
+}
+
+size_t ls_image_mapped(const ls_image *image) {
+    return image->bytes[LS_PRIVATE] + image->bytes[LS_SYMMETRIC] + (image->host_apart ? 0 : image->bytes[LS_HOST]) +
+           ls_image_common_share(image);
+}
 
 const char *ls_queue_name(int queue) {
     static const char *const names[LS_QUEUES] = {"compute", "copy", "link"};

@@ -7,6 +7,7 @@
 
 #include "program/account.h"
 #include "program/address.h"
+#include "program/common.h"
 #include "program/cost.h"
 #include "program/cursor.h"
 #include "program/far.h"

@@ -103,11 +103,23 @@ static const char *find_stray(const ls_image *image, const ls_instr *instr) {
     return NULL;
 }
 
+/* What ranks have in common, no program changes. */
+static const char *find_change(const ls_image *image, const ls_instr *instr) {
+    for (int i = 0; i < ls_instr_accesses(instr); i++) {
+        const ls_instr_access access = ls_instr_access_at(instr, i);
+        if (ls_operand_is_empty(access.operand) || !ls_access_writes(&access)) continue;
+        if (image->buffers[access.operand->buffer].space == LS_COMMON)
+            return "it writes what ranks of a host have in common";
+    }
+    return NULL;
+}
+
 const char *ls_instr_unsound(const ls_image *image, const ls_instr *instr) {
     const char *why = find_misuse(image, instr);
     if (why == NULL) why = find_mismatch(image, instr);
     if (why == NULL) why = find_miscount(image, instr);
     if (why == NULL) why = find_stray(image, instr);
+    if (why == NULL) why = find_change(image, instr);
     for (int k = 0; k < ls_instr_accesses(instr) && why == NULL; k++)
         if (!ls_operand_is_inside(image, ls_instr_access_at(instr, k).operand))
             why = "it reaches outside of its buffer";

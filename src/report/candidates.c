@@ -141,6 +141,7 @@ static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
         ls_json_put_int(w, "private_bytes", (int64_t)c->bytes[LS_PRIVATE]);
         ls_json_put_int(w, "symmetric_bytes", (int64_t)c->bytes[LS_SYMMETRIC]);
         ls_json_put_int(w, "host_bytes", (int64_t)c->bytes[LS_HOST]);
+        ls_json_put_int(w, "common_bytes", (int64_t)c->bytes[LS_COMMON]);
         ls_json_put_double(w, "imbalance", c->imbalance);
         ls_json_put_int(w, "recompute", c->saving.drop);
         ls_json_put_text(w, "offload", offload);

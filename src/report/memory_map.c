@@ -182,20 +182,35 @@ static void put_peak(const panel *p) {
     ls_svg_text(p->out, "y small", RIGHT, y + row, ls_bytes_text(rest, bytes));
 }
 
-/* Where the panel of each space is: with that of host memory, and without. */
-static const struct {
-    const char *title;
-    double top[2], bottom[2];
-} panels[LS_SPACES] = {
-    [LS_PRIVATE] = {"private memory", {152, 152}, {552, 420}},
-    [LS_SYMMETRIC] = {"symmetric heap: peers write and read here", {658, 526}, {892, 670}},
-    [LS_HOST] = {"host memory: what waits there", {0, 776}, {0, 892}},
+static const char *const titles[LS_SPACES] = {
+    [LS_PRIVATE] = "private memory",
+    [LS_SYMMETRIC] = "symmetric heap: peers write and read here",
+    [LS_HOST] = "host memory: what waits there",
+    [LS_COMMON] = "common memory: what ranks of a host have once for all of them",
 };
 
+/* Where the panels are, one below the other, where there are so many more than the usual ones. */
+enum { USUAL = 2 };
+static const struct {
+    double top[LS_SPACES], bottom[LS_SPACES];
+} panels[LS_SPACES - USUAL + 1] = {
+    {{152, 658}, {552, 892}},
+    {{152, 526, 776}, {420, 670, 892}},
+    {{152, 436, 648, 804}, {330, 542, 698, 892}},
+};
+
+static bool has_panel(const ls_image *image, int space) {
+    return ls_space_is_usual((ls_space)space) || image->bytes[space] > 0;
+}
+
 static void put_panel(FILE *out, const ls_image *image, const columns *where, ls_space space) {
-    const int host = image->bytes[LS_HOST] > 0;
-    const double top = panels[space].top[host], bottom = panels[space].bottom[host];
-    if (space == LS_HOST && !host) return;
+    int all = 0, place = 0;
+    for (int s = 0; s < LS_SPACES; s++) {
+        place += s < (int)space && has_panel(image, s);
+        all += has_panel(image, s);
+    }
+    if (!has_panel(image, (int)space)) return;
+    const double top = panels[all - USUAL].top[place], bottom = panels[all - USUAL].bottom[place];
     const panel p = {.out = out,
                      .image = image,
                      .columns = where,
@@ -204,7 +219,7 @@ static void put_panel(FILE *out, const ls_image *image, const columns *where, ls
                      .bottom = bottom,
                      .most = fmax(1, (double)image->bytes[space]) * 1.06,
                      .peak = ls_image_peak(image, space)};
-    ls_svg_text(out, "strong", LEFT, top - 18, panels[space].title);
+    ls_svg_text(out, "strong", LEFT, top - 18, titles[space]);
     put_axes(&p);
     for (int i = 0; i < image->n_buffers; i++) {
         if (is_placed(&p, &image->buffers[i])) put_buffer(&p, &image->buffers[i]);

@@ -79,7 +79,7 @@ void ls_passes_print(const ls_passes *passes, FILE *out) {
         fprintf(out, "%d reads name the value that they expect\n", ls_program_account_of(passes->image, p).reads);
     }
     for (int s = 0; s < LS_SPACES; s++)
-        if (s != LS_HOST || passes->image->bytes[s] > 0) print_placing(passes->image, s, out);
+        if (ls_space_is_usual((ls_space)s) || passes->image->bytes[s] > 0) print_placing(passes->image, s, out);
     for (int p = 0; p < passes->image->n_programs; p++) {
         print_row(out, "order", passes->image->programs[p].name);
         fprintf(out, "%d instructions wait for another queue\n", ls_program_account_of(passes->image, p).joins);

@@ -26,14 +26,18 @@ ls_status ls_world_for(const ls_image *image, const ls_rank_needs *needs, const 
     const int ranks = ls_mesh_ranks(&image->mesh);
     ls_device_traits device;
     LS_TRY(find_traits(image, &device));
-    size_t *all = calloc((size_t)ranks, sizeof *all);
+    ls_rank_memory *all = calloc((size_t)ranks, sizeof *all);
     if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the sizes of %d heaps", ranks);
     const ls_rank_needs own = ls_needs_of(image);
     int words = 0;
     for (int r = 0; r < ranks; r++) words = (int)ls_max(words, needs != NULL ? needs[r].words : own.words);
-    for (int r = 0; r < ranks; r++) all[r] = find_heap(needs != NULL ? needs[r].heap : own.heap, words, &device);
+    for (int r = 0; r < ranks; r++) {
+        const ls_rank_needs *of = needs != NULL ? &needs[r] : &own;
+        all[r].heap = find_heap(of->heap, words, &device);
+        if (of->common > 0 && ls_image_sharers(image, r).holder == r) all[r].common = of->common;
+    }
     const ls_world_options options = {
-        .ranks = ranks, .heaps = all, .words = words, .may_spin = may_spin, .wait_timeout = wait_timeout};
+        .ranks = ranks, .memory = all, .words = words, .may_spin = may_spin, .wait_timeout = wait_timeout};
     const ls_status status = ls_world_create(transports, &options, out);
     free(all);
     return status;
@@ -230,13 +234,24 @@ static ls_status prepare_program(ls_executor *ex, int index) {
     return ls_ok();
 }
 
+/* The part of an arena that this rank touches: all, or of common memory its share. */
+static size_t part_to_touch(const ls_executor *ex, int space, char **start) {
+    const size_t bytes = ex->image->bytes[space];
+    *start = ex->arena[space]->source;
+    if (space != LS_COMMON || bytes == 0) return bytes;
+    const ls_sharers sharers = ls_image_sharers(ex->image, ls_executor_rank(ex));
+    const size_t each = bytes / (size_t)sharers.n, first = each * (size_t)sharers.place;
+    *start += first;
+    return sharers.place + 1 == sharers.n ? bytes - first : each;
+}
+
 /* Touches the host's arenas before their first use, unless the machine has less memory available than they need. */
 static void touch_arenas(ls_executor *ex) {
-    const size_t *bytes = ex->image->bytes;
-    size_t all = 0;
-    for (int s = 0; s < LS_SPACES; s++) all += bytes[s];
+    size_t bytes[LS_SPACES], all = 0;
+    char *start[LS_SPACES];
+    for (int s = 0; s < LS_SPACES; s++) all += bytes[s] = part_to_touch(ex, s, &start[s]);
     if (!ls_device_traits_of(ex->device)->host_memory || all > ls_machine_available()) return;
-    for (int s = 0; s < LS_SPACES; s++) ls_touch(ex->arena[s]->source, bytes[s], ex->pool, ex->comm, &ex->touched);
+    for (int s = 0; s < LS_SPACES; s++) ls_touch(start[s], bytes[s], ex->pool, ex->comm, &ex->touched);
 }
 
 /* Called from any thread of the device. */
@@ -271,11 +286,27 @@ static ls_status connect_device(ls_executor *ex, size_t heap_bytes) {
     return ls_device_connect(ex->device, &ranks, heap_bytes, &ex->arena[LS_SYMMETRIC], ex->remotes);
 }
 
+/* What this rank has in common with others of its host, in the segment of one of them. */
+static ls_status adopt_common(ls_executor *ex, size_t bytes) {
+    char *memory = NULL;
+    if (bytes > 0) {
+        const int holder = ls_image_sharers(ex->image, ls_executor_rank(ex)).holder;
+        memory = ls_comm_common(ex->comm, holder);
+        if (memory == NULL)
+            return ls_error(LS_UNSUPPORTED,
+                            "rank %d has parameters in common with rank %d, whose memory cannot be "
+                            "addressed from here",
+                            ls_executor_rank(ex), holder);
+    }
+    return ls_device_adopt(ex->device, memory, bytes, &ex->arena[LS_COMMON]);
+}
+
 /* The arenas: the heap is the world's, or where the device has messages its own. All are made before any launch. */
 static ls_status make_arenas(ls_executor *ex) {
     const size_t *bytes = ex->image->bytes;
     LS_TRY(ls_device_allocate(ex->device, bytes[LS_PRIVATE], &ex->arena[LS_PRIVATE]));
     LS_TRY(ls_device_allocate_host(ex->device, bytes[LS_HOST], &ex->arena[LS_HOST]));
+    LS_TRY(adopt_common(ex, bytes[LS_COMMON]));
     if (!ls_device_traits_of(ex->device)->messages)
         return ls_device_adopt(ex->device, ls_comm_heap(ex->comm), ls_comm_heap_bytes(ex->comm),
                                &ex->arena[LS_SYMMETRIC]);

@@ -82,7 +82,8 @@ static int64_t resident_in(const void *start, size_t bytes) {
 }
 
 int64_t ls_executor_resident(const ls_executor *ex, ls_space space) {
-    return resident_in(ex->arena[space]->source, ex->image->bytes[space]);
+    const int64_t all = resident_in(ex->arena[space]->source, ex->image->bytes[space]);
+    return space == LS_COMMON && all > 0 ? ls_ceil_div(all, ls_image_sharers(ex->image, ls_executor_rank(ex)).n) : all;
 }
 
 /* Bytes of an arena in a range of addresses. */

@@ -105,13 +105,13 @@ typedef struct ls_run_times {
     double sent;    /* bytes, not seconds: of the puts that the rank's thread made, and not its device */
 } ls_run_times;
 
-/* What programs of a rank need of its world: bytes of the heap, and signal words. */
+/* What programs of a rank need of its world: bytes of the heap and of common memory, and signal words. */
 typedef struct ls_rank_needs {
-    size_t heap;
+    size_t heap, common;
     int words;
 } ls_rank_needs;
 static inline ls_rank_needs ls_needs_of(const ls_image *image) {
-    return (ls_rank_needs){image->bytes[LS_SYMMETRIC], image->words};
+    return (ls_rank_needs){image->bytes[LS_SYMMETRIC], image->bytes[LS_COMMON], image->words};
 }
 
 /*
@@ -216,7 +216,7 @@ LS_MUST_USE ls_status ls_executor_knows(ls_executor *executor, const void *addre
 LS_MUST_USE ls_status ls_executor_set_documents(ls_executor *executor, int micro, const int32_t *ends,
                                                 const int *n_ends, int64_t room);
 
-/* Bytes of an arena that are resident; 0 if the system does not say. */
+/* Bytes of an arena that are resident, of common memory this rank's share; 0 if the system does not say. */
 int64_t ls_executor_resident(const ls_executor *executor, ls_space space);
 /*
  * Bytes of the arenas in huge pages; 0 if the system does not say. In a mapping that other ranks' arenas share, all

@@ -9,10 +9,10 @@
 
 /* LS_INVALID for a name that a program's own tensors have. */
 static ls_status check_name_free(const ls_engine *e, const char *name) {
-    static const char *const reserved[] = {LS_BIND_TOTALS,  LS_BIND_RESULT,     LS_BIND_HYPER,     LS_BIND_CONTROL,
-                                           LS_BIND_LOSS,    LS_BIND_PARAMETERS, LS_BIND_GRADIENTS, LS_BIND_SHARD,
-                                           LS_BIND_MASTER,  LS_BIND_KEPT,       LS_BIND_SCALE,     LS_BIND_GROUPS,
-                                           LS_BIND_SETTINGS};
+    static const char *const reserved[] = {LS_BIND_TOTALS, LS_BIND_RESULT,     LS_BIND_HYPER,     LS_BIND_CONTROL,
+                                           LS_BIND_LOSS,   LS_BIND_PARAMETERS, LS_BIND_GRADIENTS, LS_BIND_SHARD,
+                                           LS_BIND_MASTER, LS_BIND_FROZEN,     LS_BIND_KEPT,      LS_BIND_SCALE,
+                                           LS_BIND_GROUPS, LS_BIND_SETTINGS};
     const ls_optimizer *optimizer = ls_job_optimizer(&e->job);
     bool taken = false;
     for (size_t i = 0; i < LS_COUNT(reserved); i++) taken |= strcmp(name, reserved[i]) == 0;

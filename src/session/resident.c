@@ -27,8 +27,9 @@ static int64_t status_bytes(const char *name) {
 ls_resident ls_resident_bytes(const ls_rank *rank) {
     const int64_t private =
         ls_executor_resident(rank->executor, LS_PRIVATE) + ls_executor_resident(rank->executor, LS_HOST);
-    const int64_t heap = ls_executor_resident(rank->executor, LS_SYMMETRIC);
+    const int64_t shared =
+        ls_executor_resident(rank->executor, LS_SYMMETRIC) + ls_executor_resident(rank->executor, LS_COMMON);
     const bool own_process = gettid() == getpid(); /* not a thread among other ranks */
     const int64_t anonymous = own_process ? status_bytes("RssAnon") : -1;
-    return (ls_resident){.bytes = anonymous < 0 ? private + heap : anonymous + heap, .arenas = private + heap};
+    return (ls_resident){.bytes = anonymous < 0 ? private + shared : anonymous + shared, .arenas = private + shared};
 }

@@ -6,7 +6,8 @@
 
 /*
  * A rank's resident memory as the operating system counts it: in all (bytes), and of the arenas of its programs
- * (arenas). Of the shared heap only the rank's own part counts. With ranks as threads of one process, `bytes` equals
+ * (arenas). Of the shared heap the rank's own part counts, of what
+ * ranks of a host have in common its share. With ranks as threads of one process, `bytes` equals
  * `arenas`.
  */
 typedef struct ls_resident {

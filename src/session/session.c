@@ -162,7 +162,7 @@ static ls_status make_world(ls_session *s) {
     ls_rank_needs *needs = LS_NEW_ARRAY(s->arena, ls_rank_needs, ranks);
     for (int r = 0; r < ranks; r++) {
         const ls_rank_bytes *bytes = ls_session_bytes(s, r);
-        needs[r] = (ls_rank_needs){(size_t)bytes->space[LS_SYMMETRIC], bytes->words};
+        needs[r] = (ls_rank_needs){(size_t)bytes->space[LS_SYMMETRIC], (size_t)bytes->space[LS_COMMON], bytes->words};
     }
     return ls_world_for(s->proved.image, needs, NULL, s->may_spin, s->wait_timeout, &s->world);
 }

@@ -118,6 +118,7 @@ static void write_memory(const ls_training *t, ls_json_writer *w) {
         ls_json_put_int(w, "private", b->space[LS_PRIVATE]);
         ls_json_put_int(w, "symmetric", b->space[LS_SYMMETRIC]);
         ls_json_put_int(w, "host", b->space[LS_HOST]);
+        ls_json_put_int(w, "common", b->space[LS_COMMON]);
         ls_json_put_int(w, "persistent", b->persistent);
         ls_json_put_int(w, "activations", b->activations);
         ls_json_put_int(w, "slots", b->slots);

@@ -281,7 +281,8 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
                     .optimizer = optimizer,
                     .hyper = {o->beta1, o->beta2, o->eps, o->weight_decay, o->momentum, o->nesterov ? 1 : 0},
                     .own = own,
-                    .micro_batches = (int)o->accumulate};
+                    .micro_batches = (int)o->accumulate,
+                    .filled_together = true};
     return ls_ok();
 }
 

@@ -17,8 +17,8 @@ enum {
 /* ---- filling ---- */
 
 /* What is filled of the elements of a chunk: of these tensors those elements that this rank holds. */
-enum { PARAMETERS = 1, MASTERS = 2, KEPT = 4, ALL = PARAMETERS | MASTERS | KEPT };
-static const char *const filled[] = {LS_BIND_PARAMETERS, LS_BIND_MASTER, LS_BIND_KEPT};
+enum { PARAMETERS = 1, FROZEN = 2, KEPT = 4, MASTERS = 8, VALUES = PARAMETERS | FROZEN | KEPT, ALL = VALUES | MASTERS };
+static const char *const filled[] = {LS_BIND_PARAMETERS, LS_BIND_FROZEN, LS_BIND_KEPT, LS_BIND_MASTER};
 
 typedef struct chunk {
     const ls_flat *flat;
@@ -255,14 +255,16 @@ ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source)
 
 /*
  * Ranks that have the same parts of parameters each read a share of them: of a tensor of which every rank holds all
- * values.
+ * values, or has them in common with the others of its host.
  */
 typedef struct sharing {
     ls_executor *executor;
     const ls_binding *values;
-    int what;         /* PARAMETERS or KEPT */
+    int what;         /* one of VALUES */
     int ranks, place; /* of them this one */
     int64_t elements; /* of the values */
+    bool common;      /* they lie in common memory, */
+    int holder;       /* of the ranks of this host that the first of them is */
 } sharing;
 
 static const ls_team *sharers(const ls_executor *executor) { return &ls_executor_image(executor)->owners; }
@@ -276,9 +278,16 @@ static bool find_sharing(ls_executor *executor, int i, sharing *out) {
                      .what = 1 << i,
                      .ranks = ls_team_size(&image->owners),
                      .place = ls_team_place(&image->owners, ls_executor_rank(executor))};
-    if (values == NULL || values->sharded || !((PARAMETERS | KEPT) & out->what)) return false;
+    if (values == NULL || values->sharded || !(VALUES & out->what)) return false;
     out->elements = ls_view_elements(&values->operand.view);
+    out->common = image->buffers[values->operand.buffer].space == LS_COMMON;
+    out->holder = out->common ? ls_image_sharers(image, ls_executor_rank(executor)).holder : -1;
     return true;
+}
+
+/* Whether other ranks fill memory that this one, or another one, does not share with them. */
+static bool needs_exchange(const sharing *s) {
+    return !s->common || ls_executor_image(s->executor)->sharers < s->ranks;
 }
 
 /* The first element of the share of the rank at that place; it may be `ranks`. */
@@ -336,13 +345,20 @@ static ls_status give_share(void *context, size_t at, void *out, size_t bytes) {
     return ls_executor_read(s->executor, &from, out);
 }
 
+/* Whether this rank writes a share of that rank's into common memory: one rank of each host that it is not of does. */
+static bool lacks(const sharing *s, int rank) {
+    const ls_image *image = ls_executor_image(s->executor);
+    return ls_executor_rank(s->executor) == s->holder && ls_image_sharers(image, rank).holder != s->holder;
+}
+
 static ls_status take_share(void *context, int rank, size_t at, const void *data, size_t bytes) {
     const sharing *s = context;
     const ls_team *team = sharers(s->executor);
     const int me = ls_executor_rank(s->executor), place = ls_team_place(team, rank);
     const ls_operand to = part_of_share(s, place, at, bytes);
     const bool other = rank != me && ls_team_member(team, me, place - s->place) == rank;
-    return other ? ls_executor_write(s->executor, &to, data) : ls_ok();
+    if (!other || (s->common && !lacks(s, rank))) return ls_ok();
+    return ls_executor_write(s->executor, &to, data);
 }
 
 static ls_status exchange_shares(sharing *s, ls_comm *comm) {
@@ -389,10 +405,11 @@ ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_
     bool exchanged = false;
     for (int i = 0; i < (int)LS_COUNT(filled) && !alone; i++) {
         sharing s;
-        if (!find_sharing(executor, i, &s)) continue;
+        if (!find_sharing(executor, i, &s) || !needs_exchange(&s)) continue;
         LS_TRY(exchange_shares(&s, comm));
         exchanged = true;
     }
+    if (exchanged) LS_TRY(ls_comm_barrier(comm)); /* the holder has written what others read in common memory */
     if (figures == NULL) return ls_ok();
     *figures = (ls_weights_figures){.exchange = exchanged ? ls_seconds() - began : 0,
                                     .bytes = source->bytes_read != NULL ? source->bytes_read(source->context) : 0};

@@ -16,6 +16,8 @@
 #include "support/meshes.h"
 #include "support/network.h"
 
+#include "program/verify_impl.h"
+
 enum { V = 17 };
 
 /* Freezes all matrices: 99 % of the elements and more in a real model. */
@@ -184,6 +186,93 @@ static void test_proofs(void **state) {
             const ls_target target = target_of(p, mode, (size_t)mode % LS_COUNT(savings));
             must(network_verify(&networks[p % LS_COUNT(networks)].frozen, &target, 1 + (int)p % 2));
         }
+    }
+}
+
+/* --- once for the ranks of a host --------------------------------------------------------------------------------- */
+
+/* Hosts of two ranks, and one host. */
+static const int hosts[] = {2, LS_ONE_HOST};
+
+/* Ranks that have values in common find what they find with their own, to the bit. */
+static void compare_common(network n, solver solve, const ls_target *target, int micro) {
+    network_result apart, common;
+    must(solve(&n, target, micro, &apart));
+    n.filled_together = true;
+    must(solve(&n, target, micro, &common));
+    const bool is = target->mesh.n > 0 && ls_mesh_ranks(&target->mesh) > 1 && !target->shard->parameters;
+    assert_int_equal(apart.image->bytes[LS_COMMON], 0);
+    assert_int_equal(common.image->bytes[LS_COMMON] > 0, is);
+    if (is) assert_true(ls_image_mapped(common.image) < ls_image_mapped(apart.image));
+    assert_true(apart.loss == common.loss);
+    assert_memory_equal(apart.gradient, common.gradient, sizeof(double) * (size_t)common.image->whole_elements);
+    network_free(&apart);
+    network_free(&common);
+    must(network_verify(&n, target, micro));
+}
+
+static void test_common(void **state) {
+    (void)state;
+    static const network nets[] = {{"llama", frozen_llama, .ids = V}, {"gpt2", kept_gpt2, .ids = V}};
+    for (size_t p = 0; p < LS_COUNT(places) - 1; p++) {
+        for (size_t h = 0; h < LS_COUNT(hosts); h++) {
+            const int mode = (int)(p + 2 * h) % LS_SHARD_MODES;
+            ls_target target = target_of(p, mode, (p + h) % LS_COUNT(savings));
+            target.host_ranks = hosts[h];
+            target.transfers = LS_TRANSFERS_PUT;
+            compare_common(nets[(p + h) % 2], h == 0 ? two_steps : network_accumulate, &target, 1 + (int)h);
+        }
+    }
+}
+
+/* A program that writes what ranks have in common is refused. */
+static void test_common_is_not_written(void **state) {
+    (void)state;
+    const network n = {"llama", frozen_llama, .ids = V, .filled_together = true};
+    ls_target target = target_of(1, LS_SHARD_NONE, 0);
+    target.host_ranks = LS_ONE_HOST;
+    network_result r;
+    must(network_accumulate(&n, &target, 1, &r));
+    const ls_image *image = r.image;
+    const int common = ls_image_find(image, LS_BIND_FROZEN)->operand.buffer;
+    const ls_program *p = &image->programs[image->n_programs - 1];
+    int written = 0;
+    for (int i = 0; i < p->n_instrs; i++) {
+        ls_instr *instr = &p->instrs[i];
+        assert_null(ls_instr_unsound(image, instr));
+        if (instr->kind != LS_INSTR_KERNEL || ls_operand_is_empty(&instr->out[0])) continue;
+        const int buffer = instr->out[0].buffer;
+        instr->out[0].buffer = common;
+        const char *why = ls_instr_unsound(image, instr);
+        assert_non_null(why);
+        written += strcmp(why, "it writes what ranks of a host have in common") == 0;
+        instr->out[0].buffer = buffer;
+    }
+    assert_true(written > 10);
+    network_free(&r);
+}
+
+/* Who shares what on hosts of so many ranks, where replicas and ranks along tp have other parts. */
+static void test_sharers(void **state) {
+    (void)state;
+    static const struct {
+        const char *mesh;
+        int host_ranks, least, rank;
+        ls_sharers of;
+    } cases[] = {
+        {"dp=4", LS_ONE_HOST, 4, 3, {0, 4, 3}},        {"dp=4", 2, 2, 3, {2, 2, 1}},
+        {"ring=2,tp=2", LS_ONE_HOST, 2, 3, {1, 2, 1}}, {"dp=2,ring=3,tp=2", 6, 3, 11, {7, 3, 2}},
+        {"ring=3,tp=2", 4, 1, 2, {0, 2, 1}},           {"dp=4", 0, 1, 3, {3, 1, 0}},
+    };
+    for (size_t c = 0; c < LS_COUNT(cases); c++) {
+        ls_image image = {.host_ranks = cases[c].host_ranks};
+        must(ls_mesh_parse(cases[c].mesh, &image.mesh));
+        image.owners = ls_mesh_team(&image.mesh, ls_mesh_shard_axes(&image.mesh));
+        assert_int_equal(ls_least_sharers(&image.mesh, &image.owners, image.host_ranks), cases[c].least);
+        const ls_sharers found = ls_image_sharers(&image, cases[c].rank);
+        assert_int_equal(found.holder, cases[c].of.holder);
+        assert_int_equal(found.n, cases[c].of.n);
+        assert_int_equal(found.place, cases[c].of.place);
     }
 }
 
@@ -363,6 +452,9 @@ int main(void) {
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_kept),
         cmocka_unit_test(test_proofs),
+        cmocka_unit_test(test_common),
+        cmocka_unit_test(test_common_is_not_written),
+        cmocka_unit_test(test_sharers),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_shards_follow_no_mesh),
         cmocka_unit_test(test_kept_biases_leave_the_cuts),

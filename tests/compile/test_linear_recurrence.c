@@ -214,8 +214,7 @@ static exchange exchange_of(const char *way, const int *mesh, int64_t tokens, bo
     target.linear_way = way;
     ls_image *image;
     must(ls_compile(&job, &target, &image));
-    const exchange out = {(double)ls_program_measure(image, 0).bytes_sent / sizeof(double),
-                          ls_mapped_bytes(image->bytes, image->host_apart)};
+    const exchange out = {(double)ls_program_measure(image, 0).bytes_sent / sizeof(double), ls_image_mapped(image)};
     ls_image_destroy(image);
     ls_graph_destroy(g);
     return out;

@@ -45,7 +45,10 @@ static ls_status build(const network *n, ls_dtype dtype, ls_graph **out) {
 
 /* A step's job: the update of several micro-batches where it accumulates. */
 static ls_job job_of(const network *n, const ls_graph *g, ls_update update, bool accumulates) {
-    ls_job job = {.graph = g, .programs = ls_training_programs(g, 0, update, accumulates), .optimizer = n->optimizer};
+    ls_job job = {.graph = g,
+                  .programs = ls_training_programs(g, 0, update, accumulates),
+                  .optimizer = n->optimizer,
+                  .filled_together = n->filled_together};
     job.hyper = ls_optimizer_defaults(ls_job_optimizer(&job));
     job.hyper.epsilon = epsilon;
     return job;
@@ -150,11 +153,13 @@ static ls_status run(const network *n, const spread_job *base, ls_dtype dtype, c
     void *parameters = make_parameters(r->graph, r->image, dtype, v), *gradient = calloc((size_t)flat, sizeof(double));
     const ls_binding *kept = ls_image_find(r->image, LS_BIND_KEPT);
     void *others = kept != NULL ? make_parameters(r->graph, r->image, kept->operand.view.dtype, v) : NULL;
+    const bool frozen = ls_image_find(r->image, LS_BIND_FROZEN) != NULL;
     double totals[LS_TOTALS], hyper[LS_HYPERS] = {0.01, 1, 1, 0.9, 0.95};
     const bool trains = ls_image_find(r->image, LS_BIND_HYPER) != NULL;
     spread_array in[MOST_INPUTS] = {{LS_BIND_PARAMETERS, parameters}};
     int fixed = 1;
     if (trains) in[fixed++] = (spread_array){LS_BIND_HYPER, hyper};
+    if (frozen) in[fixed++] = (spread_array){LS_BIND_FROZEN, parameters};
     if (kept != NULL) in[fixed++] = (spread_array){LS_BIND_KEPT, others};
     const spread_array results[] = {{LS_BIND_RESULT, totals}, {LS_BIND_PARAMETERS, gradient}};
     spread_job job = *base;

@@ -17,6 +17,7 @@ typedef struct network {
     int64_t B, S;          /* of a model: sequences of so many tokens */
     const ls_mask *mask;   /* of all attention, in place of its own; NULL: its own */
     const ls_optimizer *optimizer; /* that network_train takes; NULL: the first of the table, AdamW */
+    bool filled_together;          /* ls_job.filled_together */
 } network;
 
 typedef struct network_result {

@@ -22,6 +22,19 @@ static ls_status gather(shared_job *shared, const ls_executor *executor, const s
     return status;
 }
 
+/* What ranks have in common one of them writes. */
+static ls_status write_inputs(ls_executor *executor, ls_comm *comm, const spread_job *job) {
+    const ls_image *image = ls_executor_image(executor);
+    const bool holds = ls_image_sharers(image, ls_comm_rank(comm)).holder == ls_comm_rank(comm);
+    for (int i = 0; i < job->n_in; i++) {
+        const ls_binding *binding = ls_image_find(image, job->in[i].name);
+        if (binding == NULL) return ls_error(LS_INVALID, "no binding \"%s\"", job->in[i].name);
+        if (holds || image->buffers[binding->operand.buffer].space != LS_COMMON)
+            LS_TRY(ls_executor_scatter(executor, binding, job->in[i].data));
+    }
+    return image->bytes[LS_COMMON] > 0 ? ls_comm_barrier(comm) : ls_ok();
+}
+
 static ls_status rank_main(ls_comm *comm, void *context) {
     shared_job *shared = context;
     const spread_job *job = shared->job;
@@ -31,11 +44,7 @@ static ls_status rank_main(ls_comm *comm, void *context) {
     LS_TRY(ls_compile(&job->job, &target, &image));
     ls_executor *executor;
     LS_TRY(ls_executor_create(image, comm, &executor));
-    for (int i = 0; i < job->n_in; i++) {
-        const ls_binding *binding = ls_image_find(image, job->in[i].name);
-        if (binding == NULL) return ls_error(LS_INVALID, "no binding \"%s\"", job->in[i].name);
-        LS_TRY(ls_executor_scatter(executor, binding, job->in[i].data));
-    }
+    LS_TRY(write_inputs(executor, comm, job));
     const int micro = ls_program_find(image, LS_PROGRAM_MICRO), step = ls_program_find(image, LS_PROGRAM_STEP);
     ls_status status = ls_ok();
     for (int i = 0, n = micro_batches(job); i < n * ls_max(job->steps, 1) && status.code == LS_OK; i++)

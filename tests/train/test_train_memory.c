@@ -86,12 +86,15 @@ static const char *make_documents(void **state) {
 
 typedef struct mapped_job {
     const char *pack, *shard, *offload, *mesh, *pipeline; /* mesh: NULL where Longspan chooses; else with stages */
+    bool frozen; /* matrices are not trained: of these the ranks have one copy */
 } mapped_job;
 
 static void check_mapped(void **state, mapped_job job) {
     enum { RANKS = 3 };
+    static const char *const frozen = "*proj*:frozen";
     char name[80];
-    snprintf(name, sizeof name, "%s-%s-%s-%s", job.pack, job.shard, job.offload, job.mesh != NULL ? job.pipeline : "");
+    snprintf(name, sizeof name, "%s-%s-%s-%s-%d", job.pack, job.shard, job.offload,
+             job.mesh != NULL ? job.pipeline : "", job.frozen);
     run_paths *p = make_paths(state, name);
     ls_train_options options = tiny_options(p->model, p->data, p->out);
     const char *documents = make_documents(state);
@@ -102,11 +105,15 @@ static void check_mapped(void **state, mapped_job job) {
     options.spread.offload = job.offload;
     options.spread.mesh = job.mesh;
     options.spread.pipeline = job.pipeline;
+    options.groups = &frozen;
+    options.n_groups = job.frozen;
     options.steps = 100000;
     child_run run = start_run(&options, NULL);
     wait_for_step(&run, p->out, 3);
     ls_json *predicted = read_run(p->out);
-    int64_t heaps = 0, differ = 0;
+    const int64_t common = number(rank_bytes(predicted, 0), "common");
+    assert_int_equal(common > 0, job.frozen && strcmp(job.shard, "parameters") != 0);
+    int64_t heaps = common, differ = 0;
     for (int r = 0; r < RANKS; r++) {
         const pid_t pid = rank_process(run.pid, r);
         assert_true(pid > 0);
@@ -123,7 +130,7 @@ static void check_mapped(void **state, mapped_job job) {
     }
     /*
      * One mapping holds all heaps, each with the inbox of host collectives and rounded to pages, and a board of
-     * signals.
+     * signals; and, once, what the ranks have in common.
      */
     const int64_t inbox = 2 * (int64_t)ls_host_inbox_bytes(RANKS);
     const int64_t shared = mapped_as(rank_process(run.pid, 0), "longspan-heap");
@@ -140,14 +147,17 @@ static void predicted_is_mapped(void **state) {
     if (sanitized_by("thread") || without_maps()) skip(); /* ranks share one process there */
     static const char *const packs[] = {"join", "best", "stream"};
     for (size_t i = 0; i < LS_COUNT(packs); i++)
-        check_mapped(state, (mapped_job){packs[i], "optimizer", "none", NULL, NULL});
+        check_mapped(state, (mapped_job){.pack = packs[i], .shard = "optimizer", .offload = "none"});
     static const char *const modes[] = {"none", "gradients", "parameters"};
     for (size_t i = 0; i < LS_COUNT(modes); i++)
-        check_mapped(state, (mapped_job){"join", modes[i], "none", NULL, NULL});
-    check_mapped(state, (mapped_job){"join", "optimizer", "all", NULL, NULL});
+        check_mapped(state, (mapped_job){.pack = "join", .shard = modes[i], .offload = "none"});
+    check_mapped(state, (mapped_job){.pack = "join", .shard = "optimizer", .offload = "all"});
+    check_mapped(state, (mapped_job){.pack = "join", .shard = "optimizer", .offload = "none", .frozen = true});
     static const char *const pipelines[] = {"1f1b", "zero-bubble"};
     for (size_t i = 0; i < LS_COUNT(pipelines); i++)
-        check_mapped(state, (mapped_job){"join", "none", "none", "pp=3", pipelines[i]});
+        check_mapped(
+            state,
+            (mapped_job){.pack = "join", .shard = "none", .offload = "none", .mesh = "pp=3", .pipeline = pipelines[i]});
 }
 
 /* Large enough that the arenas dominate the memory of the process. */

@@ -106,6 +106,74 @@ static void run(void **state, ls_dtype dtype, int ranks, bool fails) {
     ls_model_close(model);
 }
 
+/* ---- what ranks of a host have in common ---- */
+
+/* Compares the parameters, which no program changes, with the source. */
+static ls_status compare_common(const ls_rank *rank, const ls_weight_source *source) {
+    const ls_image *image = rank->image;
+    assert_true(image->bytes[LS_COMMON] > 0);
+    for (int f = 0; f < image->n_flats; f++) {
+        const ls_flat *flat = &image->flats[f];
+        double *wide = malloc(sizeof *wide * (size_t)flat->count);
+        char *narrow = malloc(sizeof(double) * (size_t)flat->count);
+        LS_TRY(source->read(source->context, flat, 0, flat->count, wide));
+        ls_weights_narrow(wide, flat->count, flat->dtype, narrow);
+        const ls_operand at = ls_image_elements(image, ls_flat_values(image, flat), flat->start, flat->count);
+        char *copy = copy_of_operand(rank->executor, &at);
+        const bool same = memcmp(copy, narrow, ls_dtype_bytes(flat->dtype) * (size_t)flat->count) == 0;
+        free(copy);
+        free(narrow);
+        free(wide);
+        if (!same) return ls_error(LS_INVALID, "%s differs", flat->name);
+    }
+    return ls_ok();
+}
+
+static ls_status on_rank_in_common(ls_rank *rank, const void *input, void *result) {
+    (void)result;
+    const work *w = input;
+    counted c = {.fails_from = -1};
+    LS_TRY(ls_model_weights(w->model, rank->image, 11, &c.source));
+    const ls_weight_source source = {.read = read_counted, .context = &c};
+    ls_status status = ls_weights_fill_shared(rank->executor, rank->comm, &source, NULL);
+    w->taken[rank->rank] = c.elements;
+    if (status.code == LS_OK) status = compare_common(rank, &c.source);
+    ls_weights_close(&c.source);
+    return status;
+}
+
+/* hosts: of LONGSPAN_HOSTS; NULL: one. */
+static void run_in_common(void **state, ls_dtype dtype, int ranks, const char *hosts) {
+    int64_t taken[MOST_RANKS] = {0};
+    work w = {.taken = taken};
+    ls_model *model;
+    ls_language_model lm;
+    ls_graph *graph = ls_graph_create(dtype);
+    assert_ok(ls_model_open(tiny_model(state), &model));
+    assert_ok(ls_model_build(model, graph, 1, 32, true, &lm));
+    const ls_job job = {
+        .graph = graph, .programs = ls_training_programs(graph, 0, LS_UPDATE_REDUCE, 0), .filled_together = true};
+    const ls_spread spread = {.ranks = ranks, .threads = 2, .as_threads = true};
+    ls_session *session;
+    w.model = model;
+    if (hosts != NULL) setenv(LS_HOSTS_VARIABLE, hosts, 1);
+    assert_ok(ls_session_open(&job, &spread, &session));
+    const int64_t all = elements_of(ls_session_image(session));
+    assert_ok(ls_session_run(session, on_rank_in_common, &w, NULL, 0));
+    for (int r = 0; r < ranks; r++) assert_in_range(taken[r], all / ranks / 2, all / ranks + 4096);
+    unsetenv(LS_HOSTS_VARIABLE);
+    ls_session_close(session);
+    ls_graph_destroy(graph);
+    ls_model_close(model);
+}
+
+/* Each element is read once, also by hosts that exchange what each has read. */
+static void test_common(void **state) {
+    run_in_common(state, LS_F32, 2, NULL);
+    run_in_common(state, LS_BF16, 3, NULL);
+    run_in_common(state, LS_BF16, 4, "0,0,1,1");
+}
+
 static void test_shares(void **state) {
     for (int ranks = 1; ranks <= MOST_RANKS; ranks++) {
         run(state, LS_F32, ranks, false);
@@ -119,6 +187,7 @@ static void test_failure(void **state) { run(state, LS_F32, 3, true); }
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_shares, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(test_common, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(test_failure, scratch_make, scratch_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
