@@ -45,6 +45,7 @@ ADAPTERS = {
     "saved": ("llama", dict(target_modules=SOME, modules_to_save=["embed_tokens", "norm", "lm_head"])),
     "table": ("llama", dict(target_modules=SOME + ["embed_tokens", "lm_head"])),
     "tied": ("tied", dict(target_modules="all-linear")),
+    "scores": ("llama", dict(target_modules="all-linear", task_type="SEQ_CLS")),
     "fused": ("phi3", dict(target_modules="all-linear")),
     "fused dora": ("phi3", dict(target_modules="all-linear", use_dora=True)),
     "transposed": ("gpt2", dict(target_modules="all-linear", fan_in_fan_out=True)),
@@ -72,7 +73,9 @@ def adapted(name, folder):
     torch.manual_seed(len(name))
     model = transformers.AutoModelForCausalLM.from_config(CONFIGS[base](), attn_implementation="eager")
     model.save_pretrained(folder / "base")
-    model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=8, **settings))
+    if settings.get("task_type") == "SEQ_CLS":
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder / "base", num_labels=1, attn_implementation="eager")
+    model = get_peft_model(model, LoraConfig(**{"task_type": "CAUSAL_LM", "r": 4, "lora_alpha": 8, **settings}))
     with torch.no_grad():
         for key, p in model.named_parameters():
             if "lora_B" in key or "lora_embedding_A" in key:
@@ -88,6 +91,11 @@ def tokens():
 
 
 def loss_of(model, ids):
+    """Logits and the mean loss; of a model that scores, its number for each token, and minus their mean."""
+    if hasattr(model.base_model.model, "score"):
+        inner = model.base_model.model
+        scores = inner.score(inner.model(input_ids=torch.tensor(ids[:, :-1])).last_hidden_state)
+        return scores, -scores.mean()
     logits = model(input_ids=torch.tensor(ids[:, :-1])).logits
     return logits, torch.nn.functional.cross_entropy(logits.reshape(-1, V), torch.tensor(ids[:, 1:]).reshape(-1))
 
@@ -115,14 +123,15 @@ class Folder(unittest.TestCase):
 
 class In(Folder):
     def compare(self, name, meshes):
-        """peft's adapter: logits and all gradients. The library makes rotations and norms in f32 also in a model of f64."""
+        """peft's adapter: logits and all gradients, beside peft in f64. The library makes rotations and norms in f32 also in a model of f64. In f32 peft's own
+        logits are off by up to 1.5e-6 of the largest one, its gradients by 2.6e-6."""
         model = adapted(name, self.folder).double().eval()
         ids = tokens()
         numpy.save(self.folder / "tokens.npy", ids[:, :-1].astype(numpy.int32))
         numpy.save(self.folder / "labels.npy", ids[:, 1:].astype(numpy.int32))
         logits, loss = loss_of(model, ids)
         loss.backward()
-        for dtype, mesh, bound, gradient_bound in [("f64", mesh, 1e-6, 5e-6) for mesh in meshes] + [("f32", [], 3e-6, 2e-5)]:
+        for dtype, mesh, bound, gradient_bound in [("f64", mesh, 1e-6, 5e-6) for mesh in meshes] + [("f32", mesh, 2e-6, 4e-6) for mesh in [[], *filter(None, meshes)]]:
             longspan("grad", "--model", self.folder / "base", "--adapter", self.folder / "adapter", "--tokens", self.folder / "tokens.npy",
                      "--labels", self.folder / "labels.npy", "--dtype", dtype, "--out", self.folder / "g.safetensors",
                      "--logits", self.folder / "logits.npy", *mesh)
@@ -138,7 +147,7 @@ class In(Folder):
             self.compare(name, [[], ["--mesh", "ring=2"], ["--mesh", "ring=2,tp=2"], ["--mesh", "ulysses=2", "--tile", "all", "--recompute", "all"]])
 
     def test_kinds(self):
-        for name in ("rslora", "patterns", "saved", "table", "tied", "fused", "fused dora", "transposed", "transposed dora"):
+        for name in ("rslora", "scores", "patterns", "saved", "table", "tied", "fused", "fused dora", "transposed", "transposed dora"):
             self.setUp()
             self.compare(name, [["--mesh", "tp=2"]])
 
