@@ -28,12 +28,12 @@ const ls_architecture *ls_architecture_of_type(const char *type) {
     return NULL;
 }
 
-/* A form with a head that scores has one number for a text here: one label. */
-static ls_status check_labels(ls_json_value root) {
-    ls_json_value labels;
-    LS_TRY(ls_json_object(root, "id2label", &labels));
-    if (ls_json_count(labels) == 1) return ls_ok();
-    ls_status status = ls_json_error(labels, "one label: a head that scores");
+/* A form with a head that scores has one number for a text here: one label. Without labels the library has two. */
+static ls_status check_labels(ls_json_value root, const char *name) {
+    const ls_json_value labels = ls_json_field(root, "id2label");
+    ls_json_value object;
+    if (ls_json_object(root, "id2label", &object).code == LS_OK && ls_json_count(object) == 1) return ls_ok();
+    ls_status status = ls_json_error(labels, "one label, since a \"%s\" is read as a head that scores", name);
     status.code = LS_UNSUPPORTED;
     return status;
 }
@@ -51,7 +51,7 @@ static ls_status find_named(ls_json_value root, const ls_architecture **out, boo
         if (architectures[i]->scored == NULL || strcmp(architectures[i]->scored, name) != 0) continue;
         *out = architectures[i];
         *scored = true;
-        return check_labels(root);
+        return check_labels(root, name);
     }
     return *out == NULL ? unknown(item) : ls_ok();
 }

@@ -124,7 +124,7 @@ refused "--model is an adapter of a language model" train --model words/adapter 
 refused "LlamaForSequenceClassification scores texts, and predicts no words" eval --model base/model --adapter lora/adapter --data texts.jsonl --seq 32
 refused "LlamaForSequenceClassification scores texts, and predicts no words" train --model one/model --data texts.jsonl --seq 32 --steps 1 --out no
 sed 's/"id2label": {"0": "LABEL_0"}/"id2label": {"0": "A", "1": "B"}/' one/model/config.json >labels.json
-refused 'one label: a head that scores' train --model labels.json "${data[@]}" "${job[@]}" --out no
+refused 'id2label is an object, expected one label' train --model labels.json "${data[@]}" "${job[@]}" --out no
 refused 'margin is "1"' train --model base/model --data wrong.jsonl --records preference --loss reward --seq 96 --steps 1 --out no
 refused "expected --records preference" train --model base/model "${job[@]}" --records text --data texts.jsonl --out no
 refused "LlamaForSequenceClassification" eval --model one/model --data texts.jsonl --seq 32
