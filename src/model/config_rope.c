@@ -240,6 +240,9 @@ static ls_status read_by_type(ls_json_value root, ls_json_value types, const ls_
         if (!ls_json_has(types, key)) continue;
         LS_TRY(ls_json_as_object(value));
         LS_TRY(read_object(root, value, true, further, out, rope));
+        if (rope->untruncated)
+            return ls_json_error(ls_json_field(value, "truncate"),
+                                 "to be left out: the Hugging Face library does not read it there");
     }
     return ls_ok();
 }

@@ -132,6 +132,9 @@ static const struct {
     {GEMMA3(", \"attn_logit_softcapping\": 50"), LS_UNSUPPORTED, "attn_logit_softcapping is 50", "null"},
     {GEMMA3(", \"rope_parameters\": {\"rope_type\": \"default\"}"), LS_INVALID, "rope_parameters.rope_type is",
      "one for \"sliding_attention\""},
+    {GEMMA3(
+         ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"yarn\", \"factor\": 2, \"truncate\": false}}"),
+     LS_INVALID, "rope_parameters.full_attention.truncate is false", "to be left out"},
     {GEMMA3(", \"rope_parameters\": {\"sliding_attention\": {\"mrope\": 1}}"), LS_UNSUPPORTED,
      "rope_parameters.sliding_attention.mrope is 1", "left out"},
     {GEMMA3(", \"sliding_window_pattern\": 2, \"layer_types\": [\"full_attention\", \"full_attention\", "

@@ -18,6 +18,10 @@ torch.set_num_threads(1)
 S = 53
 # Of logits (as a part of the largest), loss and gradients (worst_gradient).
 BOUNDS = (3e-6, 3e-6, 1e-5)
+# Where rounding to float32 does more, the library's own float32 is off by as much: this many times that is the bound.
+TIMES = 4
+# Of models with states, whose gradients Longspan sums by chunks.
+OF_STATES = (3e-5, 1e-5, 1e-4)
 SIZES = dict(vocab_size=263, hidden_size=48, intermediate_size=56, num_hidden_layers=2, num_attention_heads=6,
              num_key_value_heads=2, head_dim=12, max_position_embeddings=64, pad_token_id=None, bos_token_id=1, eos_token_id=[2, 3])
 
@@ -192,10 +196,10 @@ def no_narrowing():
         torch.Tensor.float, torch.Tensor.to, torch.nn.functional.softmax = narrow, to, softmax
 
 
-def load(folder, dtype=torch.float64):
+def load(folder, dtype=torch.float64, attention="eager"):
     """The folder in the library, which must find in it exactly the tensors that it looks for."""
     found = class_of(json.loads((folder / "config.json").read_text()))
-    model, report = found.from_pretrained(folder, dtype=dtype, attn_implementation="eager", output_loading_info=True)
+    model, report = found.from_pretrained(folder, dtype=dtype, attn_implementation=attention, output_loading_info=True)
     assert not any(report[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), report
     return model
 
@@ -220,29 +224,45 @@ def gradients_of(model):
     return {n.replace(*spelt): p.grad for n, p in model.named_parameters() if p.grad is not None}
 
 
-def bounds_of(config):
-    """Of states the library's own float32 is off by up to 3e-5."""
-    return (3e-5, 1e-5, 1e-4) if hasattr(config, "linear_num_key_heads") or hasattr(config, "n_groups") else BOUNDS
-
-
-def check_same(program, folder, ids, model=None, ranks=2, options=()):
-    """Logits, loss and gradients within the bounds; returns what was measured."""
-    model = model or load(folder)
+def run_library(model, ids):
+    """Logits, loss and gradients."""
     tokens = torch.tensor(ids, dtype=torch.long)
     model.zero_grad()
     with no_narrowing():
-        right = model(tokens, labels=tokens, use_cache=False)
-        right.loss.backward()
+        found = model(tokens, labels=tokens, use_cache=False)
+        found.loss.backward()
+    return found.logits.detach(), found.loss.item(), gradients_of(model)
+
+
+def errors(found, right):
+    """Of logits, loss and gradients, and the name of the worst gradient."""
+    assert found[2].keys() == right[2].keys(), found[2].keys() ^ right[2].keys()
+    return off(found[0], right[0]), abs(found[1] / right[1] - 1), *worst_gradient(found[2], right[2])
+
+
+def own_errors(folder, ids, right):
+    """Of the library's float32: the largest of its kinds of attention. Its default takes the gradient's delta from the result, as Longspan does, and has
+    no cap."""
+    kinds = ("eager",) if json.loads((folder / "config.json").read_text())["model_type"] == "gemma2" else ("eager", "sdpa")
+    return tuple(map(max, *(errors(run_library(load(folder, torch.float32, kind), ids), right)[:3] for kind in kinds), (0.0,) * 3))
+
+
+def is_within(found, bounds):
+    return all(f <= b for f, b in zip(found, bounds))
+
+
+def check_same(program, folder, ids, model=None, ranks=2, options=()):
+    """Logits, loss and gradients within the bounds; returns what was measured of logits and gradients."""
+    right = run_library(model or load(folder), ids)
     loss, logits, gradients = ours(program, folder, ids, *options, ranks=ranks)
-    apart = off(logits, right.logits)
-    bounds = bounds_of(model.config)
-    assert apart <= bounds[0], f"logits off by {apart}"
-    assert abs(loss / right.loss.item() - 1) <= bounds[1], (loss, right.loss.item())
-    wanted = gradients_of(model)
-    assert wanted.keys() == gradients.keys(), wanted.keys() ^ gradients.keys()
-    worst = worst_gradient(gradients, wanted)
-    assert worst[0] <= bounds[2], worst
-    return apart, worst[0]
+    *found, worst = errors((logits, loss, gradients), right)
+    config = json.loads((folder / "config.json").read_text())
+    if config.get("text_config", config)["model_type"] in ("qwen3_5_text", "mamba2", "nemotron_h"):
+        assert is_within(found, OF_STATES), (found, worst)
+    elif not is_within(found, BOUNDS):
+        own = own_errors(folder, ids, right)
+        assert is_within(found, [max(b, TIMES * o) for b, o in zip(BOUNDS, own)]), f"{found}, {worst}; the library's float32: {own}"
+    return found[0], found[2]
 
 
 def worst_gradient(gradients, wanted):

@@ -4,7 +4,7 @@ have.
 
     parity.py BUILD [WORD]   (tests/model/test_reference_parity.sh, where Python has the packages; written with torch 2.15, transformers 5.23)
 
-- Each model of live_models.py, in f32 on 1 to 4 ranks (ring, ulysses, tp): logits and loss within 1e-5, gradients within 1e-4 of the library's in f64.
+- Each model of live_models.py, in f32 on 1 to 4 ranks (ring, ulysses, tp): within the bounds there of the library in f64.
 - In bf16, each model is as near to the library's logits in f64 as the library's own bf16 is: the root mean square of the error is at most 1.5 times
   the library's, and of the gradients at most 2 times. Both round weights and activations to 8 bits, at places of their own, so they are not near
   each other.
