@@ -36,6 +36,7 @@ typedef struct ls_train_options {
     double epochs;     /* instead of steps: how many times the data is read */
     const char *dtype; /* "f32" or "bf16" */
     double lr, clip;
+    double ema; /* decay of an average of the trained weights, which is evaluated and exported; 0: there is none */
     /*
      * "sft", of tokens; or, of pairs of answers, "dpo", "ipo", "hinge", "simpo", "orpo", "reward"; or, of single ones,
      * "kto"

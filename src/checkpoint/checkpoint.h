@@ -4,7 +4,8 @@
  *
  * DIR/checkpoint-00000010/
  *     model.safetensors      masters in type G (f32 or f64) under their published names
- *     optimizer.safetensors  moments in type G, named "m NAME" and "v NAME"
+ *     optimizer.safetensors  moments in type G, named "m NAME" and "v NAME"; and where weights have an average, which
+ *                            model.safetensors has then, the last weights, "last NAME"
  *     config.json            of the model, if it has one; of an imported one, graph.json
  *     adapter_config.json    of a model with an adapter, whose model.safetensors lacks what is not trained
  *     state.json             the record: step, seed, data position, how steps are taken, and a hash of each piece of
@@ -124,7 +125,8 @@ typedef struct ls_checkpoint_file {
 
 typedef struct ls_checkpoint_info {
     ls_train_state state;
-    char type[8]; /* of masters and moments: "F32", "F64" */
+    char type[8];  /* of masters and moments: "F32", "F64" */
+    bool averaged; /* its weights are an average */
     int n_files;
     ls_checkpoint_file file[LS_CHECKPOINT_MOST_FILES]; /* state.json first */
 } ls_checkpoint_info;

@@ -61,6 +61,9 @@ LS_MUST_USE ls_status ls_origin_read(ls_json_value root, ls_train_origin *out);
 LS_MUST_USE ls_status ls_origin_compare(const char *file, const ls_train_origin *was, const ls_train_origin *is,
                                         bool tells);
 
+/* Whether its weights are an average, with which the last weights have changed places (ls_job.average). */
+bool ls_record_averages(const ls_checkpoint_record *record);
+
 /* Check a mapped file against its record: its length, and the hash of one piece. path: for errors. */
 LS_MUST_USE ls_status ls_piece_check_length(const char *path, const ls_file_map *map, const ls_recorded_file *file);
 LS_MUST_USE ls_status ls_piece_check(const char *path, const ls_file_map *map, const ls_named_piece *piece);

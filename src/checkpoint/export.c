@@ -373,6 +373,13 @@ static ls_status write_folder(ls_exporting *e) {
 
 static ls_status export_to(ls_exporting *e) {
     if (e->options->checkpoint != NULL) LS_TRY(ls_record_read(e->options->checkpoint, e->arena, &e->record));
+    const bool averaged = ls_record_averages(&e->record);
+    if (e->options->last && (!averaged || e->options->merge != NULL))
+        return ls_error(LS_USAGE, "--last: %s; expected %s",
+                        averaged ? "an adapter is merged from the average"
+                                 : "the checkpoint has no average of the weights",
+                        averaged ? "--last without --merge, and then --merge of that folder" : "a run with --ema");
+    e->result.averaged = averaged && !e->options->last;
     LS_TRY(e->options->merge != NULL ? take_model(e) : read_model(e));
     if (e->options->merge != NULL) LS_TRY(ls_export_open_merged(e));
     LS_TRY(ls_export_check(e->options->out, e->options->carry));

@@ -31,6 +31,7 @@ typedef struct ls_export_options {
     const ls_model *merge;  /* the model of the checkpoint, whose adapter is merged into its matrices; NULL: none is */
     const char *out;        /* created; replaced if it holds an exported model and nothing else */
     const char *carry;      /* the folder that the tokenizer's files are carried over from; NULL or "": none are */
+    bool last;              /* of a checkpoint of an average: the weights of the last step in its place */
     ls_st_dtype dtype;      /* F32, F16 or BF16; LS_ST_DTYPES: the type that the model's file says, else F32 */
     int64_t shard_bytes;    /* most bytes of tensors in one file, unless a single tensor is larger; 0: 5 GB */
 } ls_export_options;
@@ -39,6 +40,7 @@ typedef struct ls_export_result {
     ls_st_dtype dtype;
     int64_t tensors, parameters, bytes; /* bytes: of the tensors */
     int files;                          /* of tensors */
+    bool averaged;                      /* they are an average of the weights */
     /* Of matrices that were merged: root mean squares of what adapters change, and of the rounding to dtype. */
     double change, rounding;
     char carried[256]; /* names of files, separated by ", "; empty: none */
@@ -46,7 +48,8 @@ typedef struct ls_export_result {
 
 /*
  * Uses a few MiB of memory, whatever the size of the model. Compares every byte that it reads with its hash. A number
- * that F16 cannot hold is LS_INVALID and names the tensor. On failure `out` is unchanged.
+ * that F16 cannot hold is LS_INVALID and names the tensor. LS_USAGE: `last`, and the checkpoint has no average. On
+ * failure `out` is unchanged.
  */
 LS_MUST_USE ls_status ls_checkpoint_export(const ls_export_options *options, ls_export_result *result);
 

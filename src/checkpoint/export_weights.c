@@ -21,9 +21,20 @@ enum {
 typedef struct exported {
     const char *name;
     const ls_st_tensor *t;
+    struct source *from; /* of t; NULL with a flat */
     const ls_flat *flat; /* t has its shape alone */
     bool again;          /* under another name */
 } exported;
+
+/* A file of the checkpoint that is read. */
+typedef struct source {
+    int number; /* of the checkpoint's files */
+    char *path;
+    ls_st_file *file; /* NULL: not open */
+    ls_file_map map;  /* the file again, for the hashes */
+    int64_t data;     /* bytes before its first tensor */
+    int checked;      /* number of pieces that were compared with their hashes */
+} source;
 
 /* One output file: exported tensors first .. first + n - 1. */
 typedef struct shard {
@@ -33,12 +44,8 @@ typedef struct shard {
 
 typedef struct stream {
     ls_exporting *e;
-    char *path; /* of the checkpoint's file */
-    ls_st_file *model;
-    ls_file_map map; /* the checkpoint's file again, for the hashes */
-    int64_t data;    /* bytes before the first tensor in the file */
-    int checked;     /* number of pieces that were compared with their hashes */
-    exported *list;  /* [n] */
+    source model, last; /* last: the optimiser's file, where the last weights are taken */
+    exported *list;     /* [n] */
     int64_t n;
     shard *shards;
     int n_shards;
@@ -89,13 +96,24 @@ static bool users_have(const users_files *users, const char *name) {
 }
 
 /* Adds a tensor under its names. */
-static void list_tensor(stream *s, const users_files *users, const ls_st_tensor *t, const ls_flat *flat) {
+static void list_tensor(stream *s, const users_files *users, const char *name, exported x) {
     const ls_exporting *e = s->e;
     const char *prefix = e->model->prefix != NULL ? e->model->prefix : "";
-    s->list[s->n++] = (exported){ls_arena_printf(e->arena, "%s%s", prefix, t->name), t, flat, false};
-    for (int c = 0; c < e->n_copies; c++)
-        if (strcmp(e->copies[c].original, t->name) == 0 && users_have(users, e->copies[c].copy))
-            s->list[s->n++] = (exported){e->copies[c].copy, t, flat, true};
+    x.name = ls_arena_printf(e->arena, "%s%s", prefix, name);
+    s->list[s->n++] = x;
+    x.again = true;
+    for (int c = 0; c < e->n_copies; c++) {
+        x.name = e->copies[c].copy;
+        if (strcmp(e->copies[c].original, name) == 0 && users_have(users, x.name)) s->list[s->n++] = x;
+    }
+}
+
+/* A tensor of the model's file; or what it was last, where that is taken and there is one, which there is of trained
+ * ones. */
+static exported taken(stream *s, const ls_st_tensor *t) {
+    const char *name = ls_arena_printf(s->e->arena, LS_AVERAGE_SAVED " %s", t->name);
+    const ls_st_tensor *last = s->last.file != NULL ? ls_st_find(s->last.file, name) : NULL;
+    return last != NULL ? (exported){.t = last, .from = &s->last} : (exported){.t = t, .from = &s->model};
 }
 
 /* The shape of a parameter, as a tensor without data. */
@@ -108,11 +126,15 @@ static const ls_st_tensor *shape_of(const stream *s, const ls_flat *flat) {
 
 static void list_tensors(stream *s, const users_files *users) {
     const ls_exporting *e = s->e;
-    const int64_t n = s->model != NULL ? ls_st_count(s->model) : e->image.n_flats;
+    const ls_st_file *model = s->model.file;
+    const int64_t n = model != NULL ? ls_st_count(model) : e->image.n_flats;
     s->list = LS_NEW_ARRAY(e->arena, exported, n + e->n_copies + 1);
-    for (int64_t i = 0; i < n && s->model != NULL; i++) list_tensor(s, users, ls_st_at(s->model, i), NULL);
-    for (int i = 0; i < e->image.n_flats && s->model == NULL; i++)
-        if (!e->image.flats[i].added) list_tensor(s, users, shape_of(s, &e->image.flats[i]), &e->image.flats[i]);
+    for (int64_t i = 0; i < n && model != NULL; i++)
+        list_tensor(s, users, ls_st_at(model, i)->name, taken(s, ls_st_at(model, i)));
+    for (int i = 0; i < e->image.n_flats && model == NULL; i++) {
+        const ls_flat *flat = &e->image.flats[i];
+        if (!flat->added) list_tensor(s, users, flat->name, (exported){.t = shape_of(s, flat), .flat = flat});
+    }
 }
 
 static ls_status find_tensors(stream *s) {
@@ -180,12 +202,12 @@ static ls_status write_index(const stream *s) {
 /* ---- one tensor ---- */
 
 /* Checks the hashes of all pieces that begin before byte `end` of the file and were not checked yet. */
-static ls_status check_up_to(stream *s, int64_t end) {
-    const ls_recorded_file *file = &s->e->record.file[LS_CHECKPOINT_MODEL];
-    for (; s->checked < file->n_pieces && file->pieces[s->checked].start < end; s->checked++) {
-        const ls_named_piece *piece = &file->pieces[s->checked];
-        LS_TRY(ls_piece_check(s->path, &s->map, piece));
-        ls_file_forget(s->map.data + piece->start, (size_t)piece->bytes);
+static ls_status check_up_to(const stream *s, source *from, int64_t end) {
+    const ls_recorded_file *file = &s->e->record.file[from->number];
+    for (; from->checked < file->n_pieces && file->pieces[from->checked].start < end; from->checked++) {
+        const ls_named_piece *piece = &file->pieces[from->checked];
+        LS_TRY(ls_piece_check(from->path, &from->map, piece));
+        ls_file_forget(from->map.data + piece->start, (size_t)piece->bytes);
     }
     return ls_ok();
 }
@@ -210,21 +232,22 @@ static void show_progress(stream *s) {
     ls_progress_show(&s->progress, s->done >> 20, "MiB");
 }
 
-static ls_status write_chunk(stream *s, ls_st_writer *writer, int64_t number, const ls_st_tensor *t, int64_t first,
+static ls_status write_chunk(stream *s, ls_st_writer *writer, int64_t number, const exported *x, int64_t first,
                              int64_t n) {
     const ls_st_dtype to = s->e->result.dtype;
+    const ls_st_tensor *t = x->t;
     const int64_t size = (int64_t)ls_st_dtype_bytes(to), from = (int64_t)ls_st_dtype_bytes(t->dtype);
     const char *bytes = (const char *)t->data + first * from;
-    const char *path = s->path != NULL ? s->path : s->e->final;
-    if (s->model != NULL)
-        LS_TRY(check_up_to(s, s->data + (bytes - (const char *)ls_st_at(s->model, 0)->data) + n * from));
+    const char *path = x->from->path;
+    LS_TRY(
+        check_up_to(s, x->from, x->from->data + (bytes - (const char *)ls_st_at(x->from->file, 0)->data) + n * from));
     if (to != t->dtype) {
         LS_TRY(ls_error_in(ls_st_convert_to(t, first, n, to, s->converted), "%s", path));
         if (to == LS_ST_F16) LS_TRY(ls_error_in(check_range(t, first, s->converted, n), "%s", path));
         bytes = s->converted;
     }
     LS_TRY(ls_st_write(writer, number, first * size, bytes, n * size));
-    if (s->model != NULL) ls_st_forget(t, first, n);
+    ls_st_forget(t, first, n);
     s->unsynced += n * size;
     s->done += n * size;
     show_progress(s);
@@ -276,8 +299,7 @@ static ls_status fill_shard(stream *s, const shard *k, const char *path, ls_st_w
         const exported *x = &s->list[k->first + i];
         for (int64_t first = 0; first < x->t->count; first += CHUNK) {
             const int64_t n = ls_min(CHUNK, x->t->count - first);
-            LS_TRY(x->flat != NULL ? write_merged(s, writer, i, x, first, n)
-                                   : write_chunk(s, writer, i, x->t, first, n));
+            LS_TRY(x->flat != NULL ? write_merged(s, writer, i, x, first, n) : write_chunk(s, writer, i, x, first, n));
             if (s->unsynced < SYNC_BYTES) continue;
             LS_TRY(ls_file_sync(path));
             s->unsynced = 0;
@@ -313,22 +335,30 @@ static ls_status write_shard(stream *s, const shard *k) {
 
 /* ---- all files ---- */
 
-static ls_status open_model(stream *s) {
-    const ls_recorded_file *file = &s->e->record.file[LS_CHECKPOINT_MODEL];
-    LS_TRY(ls_path_join(s->e->options->checkpoint, ls_checkpoint_file_name(LS_CHECKPOINT_MODEL), &s->path));
-    LS_TRY(ls_file_map_open(s->path, &s->map));
-    LS_TRY(ls_piece_check_length(s->path, &s->map, file));
-    LS_TRY(check_up_to(s, 1)); /* the header */
-    LS_TRY(ls_st_open(s->path, &s->model));
-    if (ls_st_count(s->model) == 0) return ls_error(LS_INVALID, "%s holds no tensor", s->path);
-    s->data = (int64_t)s->map.bytes;
-    for (int64_t i = 0; i < ls_st_count(s->model); i++) s->data -= (int64_t)ls_st_at(s->model, i)->bytes;
+static ls_status open_source(const stream *s, int number, source *out) {
+    const ls_recorded_file *file = &s->e->record.file[number];
+    out->number = number;
+    LS_TRY(ls_path_join(s->e->options->checkpoint, ls_checkpoint_file_name(number), &out->path));
+    LS_TRY(ls_file_map_open(out->path, &out->map));
+    LS_TRY(ls_piece_check_length(out->path, &out->map, file));
+    LS_TRY(check_up_to(s, out, 1)); /* the header */
+    LS_TRY(ls_st_open(out->path, &out->file));
+    if (ls_st_count(out->file) == 0) return ls_error(LS_INVALID, "%s holds no tensor", out->path);
+    out->data = (int64_t)out->map.bytes;
+    for (int64_t i = 0; i < ls_st_count(out->file); i++) out->data -= (int64_t)ls_st_at(out->file, i)->bytes;
     return ls_ok();
+}
+
+static void close_source(source *from) {
+    free(from->path);
+    ls_st_close(from->file);
+    ls_file_map_close(&from->map);
 }
 
 static ls_status write_all(stream *s) {
     const bool merges = s->e->merged.context != NULL;
-    if (!merges) LS_TRY(open_model(s));
+    if (!merges) LS_TRY(open_source(s, LS_CHECKPOINT_MODEL, &s->model));
+    if (s->e->options->last) LS_TRY(open_source(s, LS_CHECKPOINT_OPTIMIZER, &s->last));
     LS_TRY(find_tensors(s));
     cut_shards(s);
     LS_TRY(ls_file_need_space(s->e->partial, s->e->result.bytes));
@@ -342,7 +372,7 @@ static ls_status write_all(stream *s) {
     for (int k = 0; k < s->n_shards && status.code == LS_OK; k++) status = write_shard(s, &s->shards[k]);
     ls_progress_end(&s->progress);
     LS_TRY(status);
-    if (!merges) LS_TRY(check_up_to(s, INT64_MAX));
+    if (!merges) LS_TRY(check_up_to(s, &s->model, INT64_MAX));
     if (s->merged > 0) {
         s->e->result.change = sqrt(s->change / s->merged);
         s->e->result.rounding = sqrt(s->rounding / s->merged);
@@ -355,8 +385,7 @@ ls_status ls_export_weights(ls_exporting *e) {
     const ls_status status = write_all(&s);
     free(s.converted);
     free(s.numbers);
-    free(s.path);
-    ls_st_close(s.model);
-    ls_file_map_close(&s.map);
+    close_source(&s.model);
+    close_source(&s.last);
     return status;
 }

@@ -82,6 +82,8 @@ ls_status ls_checkpoint_weights(const char *path, const ls_model *model, const l
     ls_status status = ls_record_read(path, arena, &record);
     if (status.code == LS_OK) status = check_file(path, &record, LS_CHECKPOINT_MODEL, comm, &bytes);
     if (status.code == LS_OK) status = open_weights(path, &record, model, image, out);
+    if (status.code == LS_OK && ls_record_averages(&record) && (comm == NULL || ls_comm_rank(comm) == 0))
+        ls_log("weights: the average that %s has (--ema), not those of its last step", path);
     ls_arena_destroy(arena);
     return status;
 }

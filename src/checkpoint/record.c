@@ -196,6 +196,14 @@ ls_status ls_record_read(const char *folder, ls_arena *arena, ls_checkpoint_reco
     return status;
 }
 
+bool ls_record_averages(const ls_checkpoint_record *record) {
+    static const char before[] = LS_AVERAGE_SAVED " ";
+    const ls_recorded_file *file = &record->file[LS_CHECKPOINT_OPTIMIZER];
+    for (int i = 0; i < file->n_pieces; i++)
+        if (strncmp(file->pieces[i].name, before, sizeof before - 1) == 0) return true;
+    return false;
+}
+
 bool ls_checkpoint_has_adapter(const char *path) {
     LS_PATH config = NULL;
     return path != NULL && ls_path_join(path, ls_checkpoint_file_name(LS_CHECKPOINT_ADAPTER), &config).code == LS_OK &&
@@ -231,6 +239,7 @@ ls_status ls_piece_check(const char *path, const ls_file_map *map, const ls_name
 
 static void describe(const ls_checkpoint_record *record, ls_checkpoint_info *out) {
     out->state = record->state;
+    out->averaged = ls_record_averages(record);
     snprintf(out->type, sizeof out->type, "%s", record->type);
     out->file[out->n_files++] = (ls_checkpoint_file){.name = ls_record_name(), .pieces = 1};
     for (int f = 0; f < LS_CHECKPOINT_FILES; f++) {

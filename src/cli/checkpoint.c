@@ -62,6 +62,8 @@ static void print_export(const ls_export_job *job, const ls_export_result *r, do
                   ls_bytes_text((double)r->bytes, bytes), r->files, r->files == 1 ? "" : "s",
                   ls_seconds_text(seconds, time));
     ls_print_line(out, "carried over: %s", r->carried[0] != 0 ? r->carried : "nothing");
+    if (r->averaged)
+        ls_print_line(out, "the weights are the average (--ema) of the training; --last has those of its last step");
     if (job->merge)
         ls_print_line(out,
                       "merged: the adapter changes its matrices by %.3g (root mean square), rounding to %s by %.3g",
@@ -79,6 +81,7 @@ static void print_export_json(const ls_export_job *job, const char *checkpoint, 
     ls_json_put_int(w, "bytes", r->bytes);
     ls_json_put_int(w, "files", r->files);
     ls_json_put_text(w, "carried", r->carried);
+    ls_json_put_bool(w, "averaged", r->averaged);
     if (job->merge) {
         ls_json_put_double(w, "change", r->change);
         ls_json_put_double(w, "rounding", r->rounding);
@@ -125,7 +128,7 @@ ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out) {
     const double began = ls_seconds();
     LS_PATH source = NULL;
     LS_PATH path = NULL;
-    ls_export_options options = {.out = job->out, .shard_bytes = job->shard_bytes};
+    ls_export_options options = {.out = job->out, .shard_bytes = job->shard_bytes, .last = job->last};
     ls_export_result result;
     const bool alone = job->merge && is_adapter(job->checkpoint);
     if (job->out == NULL) return ls_error(LS_USAGE, "--out is missing; expected a folder to export to");
@@ -237,6 +240,7 @@ static void put_state(const opened *c, ls_json_writer *w) {
     ls_json_put_int(w, "sequences", c->info.state.sequences);
     ls_json_put_double(w, "last_loss", c->info.state.last_loss);
     ls_json_put_text(w, "type", c->info.type);
+    ls_json_put_bool(w, "averaged", c->info.averaged);
 }
 
 static void print_json(const opened *c, FILE *out) {
@@ -303,7 +307,8 @@ static void print_words(const opened *c, FILE *out) {
     for (int i = 0; i < c->info.n_files; i++)
         ls_print_line(out, "%s%-22s  %s", i == 0 ? "files       " : "            ", c->info.file[i].name,
                       ls_bytes_text((double)c->info.file[i].bytes, bytes));
-    ls_print_line(out, "tensors     %lld", (long long)ls_st_count(c->weights));
+    ls_print_line(out, "tensors     %lld%s", (long long)ls_st_count(c->weights),
+                  c->info.averaged ? ", the average of the weights (--ema)" : "");
     int width = 0;
     for (int64_t i = 0; i < ls_st_count(c->weights); i++)
         width = (int)ls_max(width, ls_min(60, (int64_t)strlen(ls_st_at(c->weights, i)->name)));
@@ -399,6 +404,9 @@ static const ls_option options[] = {
                "export: type of the weights; that of config.json when left out, else f32"),
     CLI_BYTES("shard-size", "BYTES", "5000000000", 1, CLI_ANY, AT(job.shard_bytes),
               "export: most bytes of weights in one file; larger models get several files, with an index"),
+    CLI_FLAG(
+        "last", AT(job.last),
+        "export: of a training with --ema the weights of the last step, not their average, which a checkpoint has in their place"),
     CLI_FLAG(
         "merge", AT(job.merge),
         "export: a whole model with the adapter in its matrices, of a run that trained one, or of an adapter's folder"),

@@ -166,6 +166,7 @@ typedef struct ls_plan_job {
     int64_t seq, batch, accumulate; /* as in ls_train_options */
     const char *dtype;              /* "f32", "bf16"; NULL: f32 */
     const char *optimizer;          /* as in ls_train_options */
+    double ema;                     /* as in ls_train_options */
     bool json;
     ls_spread spread;
 } ls_plan_job;
@@ -194,6 +195,7 @@ typedef struct ls_export_job {
     const char *model;      /* a model folder, or a file in it, whose tokenizer is used; NULL: the run's own */
     const char *dtype;      /* "f32", "f16", "bf16"; NULL: the type that config.json says, else f32 */
     int64_t shard_bytes;    /* most bytes of tensors in one file; 0: 5 GB */
+    bool last;              /* the weights of the last step, where the checkpoint has an average in their place */
     bool merge;             /* the adapter of the checkpoint, or of an adapter's folder, becomes part of the matrices */
 } ls_export_job;
 

@@ -121,6 +121,12 @@ void cli_print_manual(FILE *out);
              "a checkpoint, or the --out of a training run; the model's own weights when left out")
 /* What updates the parameters of a training step. */
 #define CLI_OPTIMIZER(at, text) CLI_CHOICE("optimizer", "NAME", "adamw|sgd|lion|muon", "adamw", at, text)
+/* Beside it. */
+#define CLI_EMA(at)                                                                                                      \
+    CLI_FLOAT(                                                                                                           \
+        "ema", "DECAY", "0", 0, 0.9999999, at,                                                                           \
+        "keep an exponential moving average of the trained weights, DECAY * average + (1 - DECAY) * weights after each " \
+        "step, in f32: checkpoints, evaluations and the exported model have it in the place of the weights; 0: none")
 /* The help of options for texts or shards. */
 #define CLI_DATA_HELP                                                                                               \
     "files, folders or patterns: text (a document each), JSONL, JSON or Parquet (a document per record), plain or " \

@@ -41,8 +41,11 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     *graph = ls_graph_create(g->dtype);
     LS_TRY(ls_model_build(g->model, *graph, g->job->batch / g->job->accumulate, seq, true, &lm));
     *job = (ls_job){.graph = *graph,
-                    .programs = ls_training_programs(*graph, 0, LS_UPDATE_APPLY, (int)g->job->accumulate - 1),
+                    .programs = g->job->ema > 0
+                                    ? ls_averaging_programs(*graph, 0, (int)g->job->accumulate - 1)
+                                    : ls_training_programs(*graph, 0, LS_UPDATE_APPLY, (int)g->job->accumulate - 1),
                     .optimizer = g->optimizer,
+                    .average = g->job->ema,
                     .hyper = ls_optimizer_defaults(g->optimizer),
                     .micro_batches = (int)g->job->accumulate,
                     .filled_together = true};
@@ -232,6 +235,7 @@ static const ls_option options[] = {
     CLI_INT("accumulate", "N", "1", 1, 0x1p24, AT(accumulate), "micro-batches that a step is cut into"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_OPTIMIZER(AT(optimizer), "what updates the parameters"),
+    CLI_EMA(AT(ema)),
     CLI_LORA(offsetof(plan_flags, common.adapter.lora)),
 };
 #undef AT

@@ -90,6 +90,7 @@ static const ls_option options[] = {
     CLI_FLOAT(
         "neftune", "ALPHA", "0", 0, 1e6, AT(neftune),
         "of sft: in steps, not in evaluations, embeddings have uniform noise within ALPHA / sqrt(tokens of a sequence * width)"),
+    CLI_EMA(AT(ema)),
     CLI_FLOAT("clip", "X", "1", 0, CLI_ANY, AT(clip), "largest norm of the gradient; 0: no clipping"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_INT("seed", "N", "0", 0, CLI_ANY, AT(seed), "of weights and of the order of the data"),

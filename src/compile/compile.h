@@ -50,7 +50,7 @@ struct ls_update_piece;
  */
 typedef struct ls_optimizer {
     const char *name, *about;
-    const ls_optimizer_state *states; /* constant: images refer to them */
+    const ls_optimizer_state *states; /* their texts are constant: images refer to them */
     int n_states;
     ls_hyperparameters initial; /* where the user says nothing; LS_LACKS */
     /* Makes the instructions that update a piece of the shard. */
@@ -67,6 +67,9 @@ typedef struct ls_optimizer {
 #define LS_OPTIMIZERS(X) X(adamw), X(sgd), X(lion), X(muon)
 #define LS_OPTIMIZER_ROW(name) ls_optimizer_##name
 extern const ls_optimizer LS_OPTIMIZERS(LS_OPTIMIZER_ROW);
+
+/* Before a parameter's name in a checkpoint of a job whose parameters have an average: what they were last. */
+#define LS_AVERAGE_SAVED "last"
 
 const ls_optimizer *ls_optimizer_at(int index); /* NULL past the end */
 /* NULL: the first. LS_USAGE, with the known names, when there is none of that name. */
@@ -86,12 +89,16 @@ typedef enum ls_sums {
     LS_SUMS_CLEARED /* it adds to what it finds, uses the sum and leaves zeros */
 } ls_sums;
 
-/* One of a job's programs. It runs nodes [first_node, end_node) of the graph, then the update. */
+/*
+ * One of a job's programs. It runs nodes [first_node, end_node) of the graph, then the update; or it runs none, and the
+ * parameters and their average change places.
+ */
 typedef struct ls_job_program {
     const char *name;
     int first_node, end_node; /* LS_LAST_NODE: to the end of the graph */
     ls_update update;
     ls_sums sums;
+    bool exchanges;
     int runs;                    /* as in ls_program */
     const char *const *channels; /* n_channels of them, between stages: ranks of all stages know them */
     int n_channels;
@@ -122,9 +129,15 @@ typedef struct ls_job_programs {
 #define LS_PROGRAM_MICRO "micro"
 #define LS_PROGRAM_STEP "step"
 #define LS_PROGRAM_EVALUATE "evaluate"
+#define LS_PROGRAM_EXCHANGE "exchange"
 #define LS_PROGRAM_BACKWARD "backward" /* of attention alone: the gradient */
 #define LS_PROGRAM_DECODE "decode"     /* of generation: the next token */
 ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update, int more);
+/*
+ * Those of training of a job whose parameters have an average, and "exchange", after which `evaluate` and whoever reads
+ * parameters find the average; it runs again before the next step. What lies in the places of both is exchanged.
+ */
+ls_job_programs ls_averaging_programs(const ls_graph *graph, int forward_nodes, int more);
 ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes);
 ls_job_programs ls_forward_programs(const ls_graph *graph);
 /* Those of a job whose programs run all micro-batches of a step each: without programs that only add to sums. */
@@ -150,6 +163,7 @@ typedef struct ls_job {
     int n_documents;
     const ls_optimizer *optimizer; /* NULL: the first of the table, AdamW */
     ls_hyperparameters hyper;
+    double average; /* decay of the exponential moving average that trained parameters have; 0: they have none */
     const ls_parameter_settings *own; /* by parameter, as declared; NULL: rate 1 and hyper's decay */
     const ls_tensor *fetch;           /* tensors that the host reads after a program, by name */
     int n_fetch;

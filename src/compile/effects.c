@@ -85,6 +85,15 @@ static void declare_update(const ls_builder *b, ls_program *p, const ls_job_prog
     declare(p, buffer_named(b, LS_BIND_CONTROL), LS_EFFECT_MAKE);
 }
 
+/* What change places; and parameters, which are rounded anew where they are no masters. */
+static void declare_exchange(const ls_builder *b, ls_program *p) {
+    const bool apart = b->image->dtype != b->image->accumulator;
+    if (b->packing->n_trained == 0) return;
+    declare(p, buffer_named(b, LS_BIND_PARAMETERS), apart ? LS_EFFECT_MAKE : LS_EFFECT_CHANGE);
+    declare(p, buffer_named(b, LS_BIND_MASTER), LS_EFFECT_CHANGE);
+    declare(p, buffer_named(b, LS_BIND_AVERAGE), LS_EFFECT_CHANGE);
+}
+
 void ls_declare_effects(const ls_builder *b) {
     ls_image *image = b->image;
     for (int k = 0; k < image->n_programs; k++) {
@@ -102,5 +111,6 @@ void ls_declare_effects(const ls_builder *b) {
             declare(p, buffer_named(b, LS_BIND_EXACT_LOSS), LS_EFFECT_ADD);
         }
         if (row->update != LS_UPDATE_NONE) declare_update(b, p, row);
+        if (row->exchanges) declare_exchange(b, p);
     }
 }

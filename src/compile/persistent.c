@@ -3,6 +3,7 @@
  * them by.
  */
 #include "compile/attention/attention.h"
+#include "compile/optimizer/optimizer.h"
 
 #include <string.h>
 
@@ -169,6 +170,16 @@ static void bind_state(ls_builder *b, const char *name, int64_t n) {
     bind_trained(b, name, ls_operand_dense(buffer, 0, dtype, 1, &n), b->packing->cut->state);
 }
 
+/* The states of the job's optimiser, and the average of parameters where they have one. */
+static void list_states(ls_builder *b) {
+    const ls_optimizer *optimizer = ls_job_optimizer(b->job);
+    ls_optimizer_state *states = LS_NEW_ARRAY(b->image->arena, ls_optimizer_state, optimizer->n_states + 1);
+    for (int i = 0; i < optimizer->n_states; i++) states[i] = optimizer->states[i];
+    states[optimizer->n_states] = ls_average_state;
+    b->image->states = states;
+    b->image->n_states = optimizer->n_states + (b->job->average > 0);
+}
+
 static void place_optimizer(ls_builder *b) {
     ls_image *image = b->image;
     const bool sharded = b->packing->cut->state;
@@ -179,8 +190,7 @@ static void place_optimizer(ls_builder *b) {
     if (b->packing->n_trained == 0 || !ls_job_updates(b->job, LS_UPDATE_APPLY)) return;
     (void)bind_vector(b, LS_BIND_HYPER, LS_BUFFER_INPUT, LS_F64, LS_HYPERS);
     (void)bind_vector(b, LS_BIND_CONTROL, LS_BUFFER_OUTPUT, LS_F64, LS_CONTROLS);
-    image->states = ls_job_optimizer(b->job)->states;
-    image->n_states = ls_job_optimizer(b->job)->n_states;
+    list_states(b);
     for (int i = 0; i < image->n_states; i++) {
         const int64_t count = state_count(b, &image->states[i], sharded);
         if (count > 0) bind_state(b, image->states[i].binding, count);

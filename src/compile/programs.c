@@ -20,14 +20,15 @@ static ls_job_programs choose(ls_arena *arena, const ls_job_programs *all, const
     return out;
 }
 
-ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update, int more) {
-    enum { MICRO, STEP, EVALUATE, PROGRAMS };
+static ls_job_programs training(const ls_graph *graph, int forward_nodes, ls_update update, int more, bool exchanges) {
+    enum { MICRO, STEP, EVALUATE, EXCHANGE, PROGRAMS };
     const ls_sums used = update == LS_UPDATE_APPLY ? LS_SUMS_CLEARED : LS_SUMS_ADDED;
     const ls_job_program list[PROGRAMS] = {
         [MICRO] = {LS_PROGRAM_MICRO, 0, LS_LAST_NODE, .sums = LS_SUMS_ADDED, .runs = more},
         [STEP] = {LS_PROGRAM_STEP, 0, LS_LAST_NODE, .update = update, .runs = 1,
                   .sums = more > 0 ? used : LS_SUMS_BEGUN},
-        [EVALUATE] = {LS_PROGRAM_EVALUATE, 0, forward_nodes}};
+        [EVALUATE] = {LS_PROGRAM_EVALUATE, 0, forward_nodes},
+        [EXCHANGE] = {LS_PROGRAM_EXCHANGE, 0, 0, .exchanges = true}};
     /*
      * An update leaves its sums zero; where nothing uses them up, the host clears them, as it does what an evaluation
      * has added up.
@@ -44,10 +45,26 @@ ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, l
                                {STEP, EVALUATE, next},
                                {EVALUATE, EVALUATE, LS_PHASE_GOES_ON},
                                {EVALUATE, MICRO, LS_PHASE_CLEARED},
-                               {EVALUATE, STEP, LS_PHASE_CLEARED}};
+                               {EVALUATE, STEP, LS_PHASE_CLEARED},
+                               {LS_FIRST, EXCHANGE, LS_PHASE_ZERO},
+                               {STEP, EXCHANGE, next},
+                               {EVALUATE, EXCHANGE, LS_PHASE_GOES_ON},
+                               {EXCHANGE, EXCHANGE, LS_PHASE_GOES_ON},
+                               {EXCHANGE, EVALUATE, LS_PHASE_GOES_ON},
+                               {EXCHANGE, MICRO, LS_PHASE_CLEARED},
+                               {EXCHANGE, STEP, LS_PHASE_CLEARED}};
     LS_ASSERT(update != LS_UPDATE_NONE);
-    return choose(graph->arena, &(ls_job_programs){list, PROGRAMS, phases, LS_COUNT(phases)},
-                  (bool[PROGRAMS]){[MICRO] = more > 0, [STEP] = true, [EVALUATE] = forward_nodes > 0});
+    return choose(
+        graph->arena, &(ls_job_programs){list, PROGRAMS, phases, LS_COUNT(phases)},
+        (bool[PROGRAMS]){[MICRO] = more > 0, [STEP] = true, [EVALUATE] = forward_nodes > 0, [EXCHANGE] = exchanges});
+}
+
+ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update, int more) {
+    return training(graph, forward_nodes, update, more, false);
+}
+
+ls_job_programs ls_averaging_programs(const ls_graph *graph, int forward_nodes, int more) {
+    return training(graph, forward_nodes, LS_UPDATE_APPLY, more, true);
 }
 
 ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes) {

@@ -4,6 +4,7 @@
  * parameters are whole, a group's new parameters go to everyone while the next group is updated; where it is all, each
  * rank gets the sums of all gradients before.
  */
+#include "compile/optimizer/optimizer.h"
 #include "compile/pass.h"
 #include "compile/redistribute/redistribute.h"
 
@@ -28,32 +29,44 @@ static ls_update_piece part_of(const ls_update_piece *piece, int64_t start, int6
     return part;
 }
 
-/* Where the state waits in memory of the host, only a part of it is here at a time: long enough to be copied fast. */
-static void update_piece(ls_builder *b, const ls_optimizer *optimizer, const ls_update_piece *piece) {
+/*
+ * Acts on a piece. Where the state waits in memory of the host, only a part of it is here at a time: long enough to be
+ * copied fast.
+ */
+static void in_parts(ls_builder *b, void (*act)(ls_builder *b, const ls_update_piece *piece),
+                     const ls_update_piece *piece) {
     enum { MOST = 1 << 24, PARTS = 8 };
     int64_t each = piece->count;
     if (b->target->saving.offload_state)
         each = ls_min(MOST, (int64_t)ls_round_up((size_t)ls_ceil_div(piece->count, PARTS), LS_FLAT_UNIT));
     for (int64_t start = 0; start < piece->count; start += each) {
         const ls_update_piece part = part_of(piece, start, ls_min(each, piece->count - start));
-        optimizer->update(b, &part);
+        act(b, &part);
+    }
+}
+
+/* Acts on all pieces that are updated together. */
+static void on_pieces(ls_builder *b, const update *u, void (*act)(ls_builder *b, const ls_update_piece *piece)) {
+    const ls_operand sums = u->sums != NULL ? *u->sums : ls_bound(b, LS_BIND_SHARD);
+    const ls_group *g = &b->packing->groups[u->first], *last = &b->packing->groups[u->first + u->n - 1];
+    for (int i = g->first_bucket; i < last->first_bucket + last->n_buckets; i++) {
+        const ls_update_piece piece = ls_update_piece_of(b, i, sums);
+        in_parts(b, act, &piece);
     }
 }
 
 static void lower_update(ls_builder *b, const ls_program_node *node) {
     const update *u = node->params;
-    const ls_optimizer *optimizer = ls_job_optimizer(b->job);
-    const ls_group *g = &b->packing->groups[u->first];
-    const ls_operand sums = u->sums != NULL ? *u->sums : ls_bound(b, LS_BIND_SHARD);
-    if (b->image->flats[g->first].matrix) {
-        optimizer->update_matrices(b, u->first, u->n, sums);
-        return;
-    }
-    if (optimizer->others != NULL) optimizer = optimizer->others;
-    for (int i = 0; i < g->n_buckets; i++) {
-        const ls_update_piece piece = ls_update_piece_of(b, g->first_bucket + i, sums);
-        update_piece(b, optimizer, &piece);
-    }
+    const ls_optimizer *optimizer = ls_job_optimizer(b->job), *others = optimizer->others;
+    if (b->image->flats[b->packing->groups[u->first].first].matrix)
+        optimizer->update_matrices(b, u->first, u->n, u->sums != NULL ? *u->sums : ls_bound(b, LS_BIND_SHARD));
+    else
+        on_pieces(b, u, others != NULL ? others->update : optimizer->update);
+    if (b->job->average > 0) on_pieces(b, u, ls_build_average);
+}
+
+static void lower_exchange(ls_builder *b, const ls_program_node *node) {
+    on_pieces(b, node->params, ls_build_exchange);
 }
 
 /* Room for the sums of all gradients. */
@@ -69,6 +82,7 @@ static void lower_clear(ls_builder *b, const ls_program_node *node) {
 }
 
 static const ls_lowering update_groups = {.name = "update", .lower = lower_update},
+                         exchange_groups = {.name = "exchange", .lower = lower_exchange},
                          room = {.name = "room for sums", .lower = lower_room},
                          clear = {.name = "clear", .lower = lower_clear};
 
@@ -118,12 +132,15 @@ static ls_group_gather **expect_groups(const ending *e, const char *label, const
     return gathers;
 }
 
-/* Puts the update of the group there, and of those that are updated with it; returns the group behind them. */
+/*
+ * Puts the update of the group there, or its exchange, and of those that are updated with it; returns the group behind
+ * them.
+ */
 static int put_update(const ending *e, int group, const ls_operand *sums) {
     const ls_builder *b = e->b;
     const bool matrix = b->image->flats[b->packing->groups[group].first].matrix;
     const update u = {group, matrix ? count_together(b, group) : 1, sums};
-    put(e, &update_groups, ls_arena_copy(b->image->arena, &u, sizeof u));
+    put(e, b->row->exchanges ? &exchange_groups : &update_groups, ls_arena_copy(b->image->arena, &u, sizeof u));
     return group + u.n;
 }
 
@@ -160,15 +177,26 @@ static const ls_operand *gather_sums(const ending *e, ls_group_gather ***gathers
     return sums;
 }
 
+/* Of ranks that have all parameters and update a shard: what these get of others. NULL: nothing. */
+static ls_group_gather **expect_parameters(const ending *e) {
+    const ls_builder *b = e->b;
+    if (!b->packing->cut->state || b->packing->cut->parameters) return NULL;
+    const ls_operand all = ls_bound(b, LS_BIND_PARAMETERS);
+    return expect_groups(e, "parameters", NULL, ls_arena_copy(b->image->arena, &all, sizeof all));
+}
+
+static void put_exchange(const ending *e) {
+    ls_group_gather **gathers = expect_parameters(e);
+    if (gathers != NULL)
+        update_and_gather(e, gathers);
+    else
+        update_own(e, NULL, NULL);
+}
+
 static void put_step(const ending *e) {
     const ls_builder *b = e->b;
-    const ls_shard_mode *cut = b->packing->cut;
-    const bool spreads = cut->state && !cut->parameters;
-    ls_group_gather **gathers = NULL;
-    if (spreads) {
-        const ls_operand all = ls_bound(b, LS_BIND_PARAMETERS);
-        gathers = expect_groups(e, "parameters", NULL, ls_arena_copy(b->image->arena, &all, sizeof all));
-    }
+    ls_group_gather **gathers = expect_parameters(e);
+    const bool spreads = gathers != NULL;
     const ls_operand *sums = gather_sums(e, &gathers);
     put(e, &ls_lowering_totals, NULL);
     put(e, &ls_lowering_control, NULL);
@@ -181,6 +209,7 @@ static void put_step(const ending *e) {
 
 static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
     const ending e = {b, nodes, b->row->end_node};
+    if (b->row->exchanges && b->packing->n_trained > 0) put_exchange(&e);
     if (b->row->update == LS_UPDATE_NONE) return ls_ok();
     if (ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE) != 0 && b->packing->n_trained > 0)
         put(&e, &ls_lowering_features, NULL);

@@ -411,7 +411,7 @@ typedef struct ls_image {
     int64_t trained_elements;     /* of flat_elements, those before the first parameter that is not trained */
     ls_update_settings *settings; /* of each group of parameters that are updated alike */
     int n_settings;
-    const ls_optimizer_state *states; /* of the optimiser, where a program updates parameters; not owned */
+    const ls_optimizer_state *states; /* of the optimiser, and an average, where a program updates parameters */
     int n_states;
     ls_flat_piece *pieces; /* of the rank at place 0 of `owners`: one piece of each bucket, in order (ls_image_piece) */
     int n_pieces;
@@ -453,9 +453,10 @@ size_t ls_image_common_share(const ls_image *image);
  * ranks have different terms. Where one rank has all of it, or gradients are sharded, it lies where `gradients` does.
  */
 #define LS_BIND_SHARD "gradient.shard"
-#define LS_BIND_MASTER "optimizer.master"  /* G[m]; only where T is not G (ls_image_master) */
-#define LS_BIND_GROUPS "update.groups"     /* i32[m/LS_FLAT_UNIT]: row of the settings, or -1 */
-#define LS_BIND_SETTINGS "update.settings" /* f64[n_settings,2]: ls_update_settings */
+#define LS_BIND_MASTER "optimizer.master"   /* G[m]; only where T is not G (ls_image_master) */
+#define LS_BIND_AVERAGE "optimizer.average" /* G[m]; only where parameters have an average */
+#define LS_BIND_GROUPS "update.groups"      /* i32[m/LS_FLAT_UNIT]: row of the settings, or -1 */
+#define LS_BIND_SETTINGS "update.settings"  /* f64[n_settings,2]: ls_update_settings */
 
 /* Tokens of a sequence, of all its slices. */
 static inline int64_t ls_image_tokens(const ls_image *image) { return image->layout.S * image->slices; }

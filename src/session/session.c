@@ -290,6 +290,7 @@ static ls_status work_on_image(ls_session *s, const ls_image *image, ls_comm *co
                     .micro = ls_program_find(image, LS_PROGRAM_MICRO),
                     .step = ls_program_find(image, LS_PROGRAM_STEP),
                     .evaluate = ls_program_find(image, LS_PROGRAM_EVALUATE),
+                    .exchange = ls_program_find(image, LS_PROGRAM_EXCHANGE),
                     .compile_seconds = compile_seconds,
                     .crew = s->crew};
     LS_TRY(ls_executor_create(image, comm, &rank.executor));

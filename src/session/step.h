@@ -9,8 +9,8 @@ typedef struct ls_rank {
     int rank, ranks;
     ls_comm *comm;
     const ls_image *image;
-    ls_executor *executor;     /* its memory is zero but for the constant tables */
-    int micro, step, evaluate; /* the image's programs of these names; -1: it has none */
+    ls_executor *executor;               /* its memory is zero but for the constant tables */
+    int micro, step, evaluate, exchange; /* the image's programs of these names; -1: it has none */
     double
         compile_seconds; /* of the rank that took longest to compile its programs; 0: none did, the session has them */
     double prepare_seconds; /* to make the executor of this rank, with the exchange of addresses */
@@ -77,6 +77,14 @@ typedef struct ls_step_sums {
     bool applied;     /* parameters were updated */
 } ls_step_sums;
 LS_MUST_USE ls_status ls_rank_read_step(const ls_rank *rank, ls_step_sums *out);
+
+/*
+ * Where the parameters have an average, it and they change places: what is evaluated, read or saved then is the
+ * average. To be called again before the next step. Collective; does nothing where there is none.
+ */
+LS_MUST_USE ls_status ls_rank_exchange(const ls_rank *rank);
+/* The average begins as the parameters, which are set. Not collective; does nothing where there is none. */
+LS_MUST_USE ls_status ls_rank_begin_average(const ls_rank *rank);
 
 /* values[n] become their sums over the ranks, added in rank order. Collective. */
 LS_MUST_USE ls_status ls_rank_sum(const ls_rank *rank, double *values, int n);

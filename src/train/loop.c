@@ -40,20 +40,25 @@ static ls_status fresh_weights(const loop *l, ls_weights_figures *figures) {
         ls_log("weights: the *.safetensors of %s", ls_model_folder(l->t->model));
     else if (l->rank->rank == 0)
         ls_log("weights: random, from seed %llu", (unsigned long long)l->t->options.seed);
-    const ls_status status = ls_weights_fill_shared(l->rank->executor, l->rank->comm, &source, figures);
+    ls_status status = ls_weights_fill_shared(l->rank->executor, l->rank->comm, &source, figures);
     ls_weights_close(&source);
+    if (status.code == LS_OK) status = ls_rank_begin_average(l->rank);
     return status;
+}
+
+/* A checkpoint has the average in the place of the weights. */
+static ls_status checkpoint_weights(const loop *l, ls_weights_figures *figures) {
+    ls_train_state state;
+    const ls_train_origin as = ls_train_origin_of(l->t);
+    LS_TRY(ls_checkpoint_load(l->rank->executor, l->rank->comm, l->t->resumed_from, l->t->model, &as, &state, figures));
+    return ls_rank_exchange(l->rank);
 }
 
 /* Sets the weights, and what is said of them at the start. */
 static ls_status set_weights(loop *l) {
     const double began = ls_seconds();
     ls_weights_figures figures = {0};
-    ls_train_state state;
-    const ls_train_origin as = ls_train_origin_of(l->t);
-    LS_TRY(l->t->resumed_from == NULL ? fresh_weights(l, &figures)
-                                      : ls_checkpoint_load(l->rank->executor, l->rank->comm, l->t->resumed_from,
-                                                           l->t->model, &as, &state, &figures));
+    LS_TRY(l->t->resumed_from == NULL ? fresh_weights(l, &figures) : checkpoint_weights(l, &figures));
     l->start_up.weights = ls_seconds() - began - figures.exchange;
     l->start_up.exchange = figures.exchange;
     l->start_up.loaded = figures.bytes;
@@ -83,15 +88,19 @@ static ls_status evaluate_set(const loop *l, int set, double *loss) {
                             loss);
 }
 
-/* The losses become NaN where no evaluation is due, or where a request to stop ended it (*stopped). */
+/*
+ * Of the average, where there is one. The losses become NaN where no evaluation is due, or where a request to stop
+ * ended it (*stopped).
+ */
 static ls_status evaluate(loop *l, int64_t step, ls_evaluated *out, bool *stopped) {
     const ls_train_options *o = &l->t->options;
     const ls_eval_sets *sets = &l->t->eval_sets;
     for (int i = 0; i < LS_MOST_EVAL_SETS; i++) out->loss[i] = NAN;
     if (sets->n == 0 || (step % o->eval_every != 0 && step != o->steps)) return ls_ok();
-    ls_status status = ls_ok();
+    ls_status status = ls_rank_exchange(l->rank);
     for (int i = 0; i < sets->n && status.code == LS_OK; i++) status = evaluate_set(l, i, &out->loss[i]);
     *stopped = status.code == LS_INTERRUPTED;
+    if (*stopped || status.code == LS_OK) LS_TRY(ls_rank_exchange(l->rank));
     if (*stopped && l->rank->rank == 0) ls_log("step %lld: %s", (long long)step, status.text);
     return *stopped ? ls_ok() : status;
 }

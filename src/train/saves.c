@@ -89,6 +89,7 @@ static void replace_timed(ls_saves *s, int64_t step) {
     if (removed.code != LS_OK) ls_log("an old checkpoint cannot be removed: %s", removed.text);
 }
 
+/* The average, where there is one, is saved in the place of the weights, and these in its place. */
 static ls_status save(ls_saves *s, int64_t step, double loss) {
     const ls_train_options *o = &s->t->options;
     if (s->saved == step) return ls_ok();
@@ -98,7 +99,9 @@ static ls_status save(ls_saves *s, int64_t step, double loss) {
                                   .last_loss = loss,
                                   .origin = ls_train_origin_of(s->t)};
     const ls_model_text model = ls_model_written(s->t->model);
+    LS_TRY(ls_rank_exchange(s->rank));
     const ls_status status = ls_checkpoint_save(s->rank->executor, s->rank->comm, o->out, &state, &model, (int)o->keep);
+    if (status.code == LS_OK || status.code == LS_IO) LS_TRY(ls_rank_exchange(s->rank));
     s->tried = ls_seconds();
     s->failed = status.code != LS_OK;
     if (!s->failed) s->saved = step;

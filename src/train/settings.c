@@ -71,6 +71,7 @@ static const setting settings[] = {
     {"weight_decay", REAL, AT(weight_decay), 0, NULL, -1, 1e6, false, false, HYPER(weight_decay)},
     {"momentum", REAL, AT(momentum), 0, NULL, -1, 0.999999999, false, true, HYPER(momentum)},
     {"nesterov", FLAG, AT(nesterov), 0, NULL, 0, 1, false, true, HYPER(nesterov)},
+    {"ema", REAL, AT(ema), 0, NULL, 0, 0.9999999, false, true, 0},
     {"clip", REAL, AT(clip), 1.0, NULL, -1, 1e300, false, false, 0},
     {"save_every", INTEGER, AT(save_every), 0, NULL, 0, 1e12, true, false, 0},
     {"save_seconds", REAL, AT(save_seconds), 900, NULL, -1, 1e16, true, true, 0},

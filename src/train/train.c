@@ -271,15 +271,17 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     LS_TRY(ls_graph_differentiate_loss(*graph, lm.loss));
     const bool typical = seq == o->seq; /* t->typical is cut for the length of the options */
     const bool evaluates = t->eval_data != NULL || t->compares != NULL;
+    const int forward = evaluates ? lm.forward_nodes : 0, more = (int)o->accumulate - 1;
     *job = (ls_job){.graph = *graph,
-                    .programs = ls_training_programs(*graph, evaluates ? lm.forward_nodes : 0, LS_UPDATE_APPLY,
-                                                     (int)o->accumulate - 1),
+                    .programs = o->ema > 0 ? ls_averaging_programs(*graph, forward, more)
+                                           : ls_training_programs(*graph, forward, LS_UPDATE_APPLY, more),
                     .fetch = ls_arena_copy((*graph)->arena, &lm.token_loss, sizeof lm.token_loss),
                     .n_fetch = t->compares != NULL,
                     .documents = t->typical.terms,
                     .n_documents = typical ? t->typical.n : 0,
                     .optimizer = optimizer,
                     .hyper = {o->beta1, o->beta2, o->eps, o->weight_decay, o->momentum, o->nesterov ? 1 : 0},
+                    .average = o->ema,
                     .own = own,
                     .micro_batches = (int)o->accumulate,
                     .filled_together = true};
@@ -304,6 +306,13 @@ static ls_status log_balance(const ls_training *t) {
     else if (ls_mesh_axes(mesh, LS_AXIS_STAGE) == 0)
         ls_log("group by length: no replica waits for another one, as there is one; the order alone is another");
     return ls_ok();
+}
+
+static void log_average(const ls_training *t) {
+    const ls_train_options *o = &t->options;
+    if (o->ema == 0) return;
+    ls_log("average: decay %g, about the last %.0f steps; the weights of the start have %.3g of it after %lld steps",
+           o->ema, 1 / (1 - o->ema), pow(o->ema, (double)o->steps), (long long)o->steps);
 }
 
 static ls_status open_program(ls_training *t) {
@@ -368,6 +377,10 @@ static ls_status export_model(const ls_training *t, ls_train_result *result) {
                        "the training is done and its checkpoint is whole, but the model was not exported"));
     ls_log("%s: %s, %s%s%s", ls_model_written(t->model).adapter != NULL ? "adapter" : "model", out,
            ls_st_dtype_name(exported.dtype), exported.carried[0] ? ", with " : "", exported.carried);
+    if (exported.averaged)
+        ls_log(
+            "%s is the average of the weights (--ema %g); longspan checkpoint export --last has those of the last step",
+            out, t->options.ema);
     result->model = out;
     out = NULL;
     return ls_ok();
@@ -550,6 +563,7 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     LS_TRY(open_program(t));
     t->start_up.prove = ls_session_prove_seconds(t->session);
     t->start_up.plan = ls_seconds() - t->began - t->start_up.read - t->start_up.prove;
+    log_average(t);
     LS_TRY(ls_home_agree(ls_is_home() ? begin_files(t) : ls_ok()));
     LS_TRY(ls_home_tell(&t->best_step, sizeof t->best_step));
     LS_TRY(ls_home_tell(&t->best_loss, sizeof t->best_loss));

@@ -80,9 +80,9 @@ train --model $base --lora r=2,dora,rslora --steps 3 --out dora --dtype bf16
 json "d['use_dora'] and d['use_rslora']" dora/adapter/adapter_config.json
 
 # plan says what train maps
-quietly plan --model $base --lora r=4 --seq 64 --ranks 2 --shard parameters --json
+quietly plan --model $base --lora r=4 --ema 0.9 --seq 64 --ranks 2 --shard parameters --json
 planned=$(python3 -c "import json; print(json.load(open('out'))['predicted_bytes'])")
-quietly train --model $base --lora r=4 --data text --seq 64 --batch 1 --steps 1 --ranks 2 --shard parameters --out mapped --json
+quietly train --model $base --lora r=4 --ema 0.9 --data text --seq 64 --batch 1 --steps 1 --ranks 2 --shard parameters --out mapped --json
 json "d['predicted_bytes'] == $planned" out
 
 # what does not fit
