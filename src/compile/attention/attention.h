@@ -112,6 +112,7 @@ struct ls_strategy {
     bool reads_in_place;  /* blocks of other ranks of a ring may also be read where they lie, with the same bits */
     bool two_rings;       /* of several axes of blocks the innermost is a ring of its own, around which others lie */
     const char *unsliced; /* why sequences are not cut into slices with it; NULL: they can be */
+    const char *on_host;  /* what it needs of kernels that only processors have; NULL: GPUs have all */
     bool ordered;         /* canonical.c does it in its place where sums are canonical; else that is refused */
     ls_status (*applicable)(const ls_strategy *strategy, const ls_attention_problem *problem);
     /*

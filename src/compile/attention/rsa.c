@@ -217,6 +217,7 @@ const ls_strategy ls_strategy_rsa = {
     .name = "rsa",
     .about = "keys go round, then values; each rank keeps all scores of its queries",
     .reads_in_place = true,
+    .on_host = "keep scores",
     .unsliced = "keeps scores of a slice with its own keys alone",
     .applicable = ls_strategy_heads,
     .across_forward = rsa_forward,
