@@ -4,6 +4,7 @@
  * source S [J] and reads what was there before it through a mark M [J]: y = (Q M C' + Q D K V) / sqrt(DK), C = T C' + S
  * K V T = O tanh(5 l) I with rotations O and I, so it lengthens no state. No op was made for it: a recurrence with a
  * matrix for each element carries the state, and what a token reads before it writes is what the token before it wrote.
+ * Documents are packed: T and M of the first token of each are 0, so that it is as if it stood alone.
  */
 #include "graphs.h"
 
@@ -31,14 +32,22 @@ static ls_tensor rotation(ls_graph *g, ls_tensor angle) {
     return ls_reshape(g, ls_concat(g, 3, 4, part), 5, (int64_t[]){B, S, H, J, J});
 }
 
+/* x, and 0 at the first tokens of documents; x has ndim dimensions, tokens first. */
+static ls_tensor within_documents(ls_graph *g, ls_tensor x, ls_tensor places, int ndim) {
+    static const int64_t size[] = {B, S, 1, 1, 1};
+    const ls_tensor in[] = {x, ls_reshape(g, places, ndim, size)};
+    return MAP(g, in, {LS_MAP_NUMBER, 0, 0, 0, 0}, {LS_MAP_LT, 2, 1, 0, 0}, {LS_MAP_MUL, 0, 3, 0, 0});
+}
+
 /* [B,S,H,J,J] */
-static ls_tensor transition(ls_graph *g, ls_tensor x, int layer) {
+static ls_tensor transition(ls_graph *g, ls_tensor x, ls_tensor places, int layer) {
     const ls_tensor out = rotation(g, heads(g, x, "angle.out", layer, 1)),
                     in = rotation(g, heads(g, x, "angle.in", layer, 1)), of_eigen[] = {heads(g, x, "eigen", layer, J)},
                     eigen = MAP(g, of_eigen, {LS_MAP_NUMBER, 0, 0, 0, 5}, {LS_MAP_MUL, 0, 1, 0, 0},
                                 {LS_MAP_TANH, 2, 0, 0, 0}),
                     scaled[] = {in, ls_reshape(g, eigen, 5, (int64_t[]){B, S, H, J, 1})};
-    return ls_einsum(g, "bshjm,bshmi->bshji", out, MAP(g, scaled, {LS_MAP_MUL, 0, 1, 0, 0}));
+    const ls_tensor t = ls_einsum(g, "bshjm,bshmi->bshji", out, MAP(g, scaled, {LS_MAP_MUL, 0, 1, 0, 0}));
+    return within_documents(g, t, places, 5);
 }
 
 /* The numbers of T, each for all places [DK,DV] of its head: [B,S,J,J,H DK DV]. */
@@ -62,11 +71,12 @@ static ls_tensor states(ls_graph *g, ls_tensor t, ls_tensor source, ls_tensor kv
     return ls_reshape(g, ls_shift(g, behind, 1), 6, (int64_t[]){B, S, J, H, DK, DV});
 }
 
-static ls_tensor layer(ls_graph *g, ls_tensor x, int layer) {
+static ls_tensor layer(ls_graph *g, ls_tensor x, ls_tensor places, int layer) {
     const ls_tensor q = ls_scale(g, heads(g, x, "query", layer, DK), 1 / sqrt(DK)), k = heads(g, x, "key", layer, DK),
                     v = heads(g, x, "value", layer, DV), source = heads(g, x, "source", layer, J),
-                    mark = heads(g, x, "mark", layer, J), direct = heads(g, x, "direct", layer, 1),
-                    t = transition(g, x, layer), before = states(g, t, source, ls_einsum(g, "bshk,bshv->bshkv", k, v)),
+                    mark = within_documents(g, heads(g, x, "mark", layer, J), places, 4),
+                    direct = heads(g, x, "direct", layer, 1), t = transition(g, x, places, layer),
+                    before = states(g, t, source, ls_einsum(g, "bshk,bshv->bshkv", k, v)),
                     read = ls_einsum(g, "bshkj,bsjhkv->bshv", ls_einsum(g, "bshk,bshj->bshkj", q, mark), before),
                     fits = ls_reshape(g, ls_einsum(g, "bshk,bshk->bsh", q, k), 4, (int64_t[]){B, S, H, 1}),
                     all[] = {fits, direct, v, read};
@@ -82,9 +92,10 @@ static ls_tensor layer(ls_graph *g, ls_tensor x, int layer) {
 }
 
 ls_tensor plstm_loss(ls_graph *g) {
-    const ls_tensor tokens = ls_tokens(g, "tokens", B, S), labels = ls_input_like(g, "labels", tokens);
+    const ls_tensor tokens = ls_tokens(g, "tokens", B, S), labels = ls_input_like(g, "labels", tokens),
+                    places = ls_input_like(g, "places", tokens); /* of tokens in their documents */
     const ls_tensor table = ls_parameter(g, "table", 2, (int64_t[]){V, E});
     ls_tensor x = ls_embedding(g, tokens, table);
-    for (int i = 0; i < L; i++) x = layer(g, x, i);
+    for (int i = 0; i < L; i++) x = layer(g, x, places, i);
     return ls_sum(g, ls_cross_entropy(g, ls_linear_wide(g, x, table), labels));
 }
