@@ -96,15 +96,7 @@ static ls_status run_token(const ls_decoder *d, const ls_rank *rank, int32_t id,
     return ls_executor_run(rank->executor, d->decode);
 }
 
-/* States of no tokens, then the tokens one after the other. */
-static ls_status prefill_by_token(const ls_decoder *d, const ls_rank *rank, const int32_t *ids, int64_t n) {
-    LS_TRY(ls_executor_run(rank->executor, rank->evaluate));
-    for (int64_t i = 0; i < n; i++) LS_TRY(run_token(d, rank, ids[i], i));
-    return ls_ok();
-}
-
 ls_status ls_decoder_prefill(const ls_decoder *d, const ls_rank *rank, const int32_t *ids, int64_t n) {
-    if (d->decoding.by_token) return prefill_by_token(d, rank, ids, n);
     const ls_binding *tokens = ls_image_find(rank->image, "tokens"),
                      *positions = ls_image_find(rank->image, "positions");
     const ls_binding *behind = ls_image_find(rank->image, LS_NEXT_BEHIND);

@@ -3,8 +3,7 @@
  * of all tokens (keys and values), at once (the prefill), and then all nodes for a single new token: an op's row says
  * what it keeps and what stands for it there (attention over a cache, to which the new token's key and value are
  * added). An op without such a rule is repeated, and must work token by token. What has a state keeps only that, behind
- * the tokens that are given. Where some state has no rule for the prefill, the first part makes zeros, and the tokens
- * that are given are taken one after the other by the second part.
+ * the tokens that are given.
  */
 #include "graph/graph_impl.h"
 
@@ -167,14 +166,6 @@ static void find_caches(const ls_node *node, bool *kept) {
         if ((node->op->cache >> i & 1) != 0) kept[node->in[i].id] = true;
 }
 
-/* Whether some state has no rule for the prefill. */
-static bool is_by_token(const ls_graph *g, const bool *needed) {
-    bool is = false;
-    for (int n = 0; n < g->n_nodes; n++)
-        is |= needed[n] && g->nodes[n].op->state != NULL && g->nodes[n].op->prefill == NULL;
-    return is;
-}
-
 /* The prefill: what is kept of all tokens, and nodes with states, with all that these follow from. */
 static void build_prefill(ls_next *n, const bool *needed, const bool *kept) {
     const ls_graph *from = n->from;
@@ -182,38 +173,9 @@ static void build_prefill(ls_next *n, const bool *needed, const bool *kept) {
          *before = LS_NEW_ARRAY(n->to->arena, bool, from->n_nodes);
     for (int t = 1; t < from->n_tensors; t++) wanted[t] = kept[t];
     for (int i = 0; i < from->n_nodes; i++)
-        if (needed[i] && from->nodes[i].op->state != NULL) wanted[from->nodes[i].out[0].id] = true;
+        if (needed[i] && from->nodes[i].op->prefill != NULL) wanted[from->nodes[i].out[0].id] = true;
     find_needed(from, false, wanted, before);
     clone_needed(n, before);
-}
-
-static ls_tensor make_zeros(const ls_next *n, const ls_shape *shape, ls_dtype dtype) {
-    const ls_tensor zeros = ls_zeros(n->to, shape);
-    return dtype == n->to->accumulator ? zeros : ls_cast(n->to, zeros, dtype);
-}
-
-/*
- * Instead of a prefill zeros of all states, and as many for what is kept of all tokens. Its inputs are there as they
- * would be otherwise, because they say what ranks share.
- */
-static void begin_states(ls_next *n, const bool *needed, const bool *kept) {
-    const ls_graph *from = n->from;
-    for (int t = 1; t < from->n_tensors; t++)
-        if (from->tensors[t].role == LS_ROLE_INPUT && has_factor(from, ls_graph_at(from, t)))
-            n->whole[t] = clone_leaf(n, ls_graph_at(from, t));
-    for (int t = 1; t < from->n_tensors; t++) {
-        if (!kept[t]) continue;
-        n->whole[t] = make_zeros(n, &from->tensors[t].shape, from->tensors[t].dtype);
-        copy_name(n, n->whole[t], ls_graph_at(from, t));
-    }
-    for (n->node = 0; n->node < from->n_nodes; n->node++) {
-        const ls_node *node = &from->nodes[n->node];
-        ls_shape shape;
-        ls_dtype dtype;
-        if (!needed[n->node] || node->op->state == NULL) continue;
-        node->op->state(from, node, &shape, &dtype);
-        keep_state(n, make_zeros(n, &shape, dtype));
-    }
 }
 
 static ls_status check_batch(const ls_graph *g) {
@@ -242,12 +204,8 @@ ls_status ls_graph_decode(const ls_graph *from, ls_tensor logits, ls_graph *to, 
     find_needed(from, true, wanted, needed);
     for (int n = 0; n < from->n_nodes; n++)
         if (needed[n]) find_caches(&from->nodes[n], kept);
-    result.by_token = is_by_token(from, needed);
     next.map = next.whole;
-    if (result.by_token)
-        begin_states(&next, needed, kept);
-    else
-        build_prefill(&next, needed, kept);
+    build_prefill(&next, needed, kept);
     result.forward_nodes = to->n_nodes;
     const ls_shape one = {2, {{1, LS_FACTOR_NONE}, {1, LS_FACTOR_NONE}}};
     next.map = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors);

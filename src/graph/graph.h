@@ -285,12 +285,10 @@ typedef struct ls_op {
     unsigned cache;
     ls_tensor (*next)(ls_next *n, const ls_node *node);
     /*
-     * Of those with a state: its shape and type. It is zeros before the first token, and the node of `next` changes it
-     * (ls_next_state). unread: bit i: `next` does not read input i. prefill: adds what computes output 0 for the tokens
-     * that are given, all at once, and returns it; *state becomes the state behind them. NULL: there is no rule, and a
-     * graph with such a node takes the tokens that are given one after the other, too.
+     * Of those with a state, which is zeros before the first token. prefill: adds what computes output 0 for the tokens
+     * that are given, all at once, and returns it; *state becomes the state behind them, and the node of `next` changes
+     * it (ls_next_state). unread: bit i: `next` does not read input i.
      */
-    void (*state)(const ls_graph *g, const ls_node *node, ls_shape *shape, ls_dtype *dtype);
     ls_tensor (*prefill)(ls_next *n, const ls_node *node, ls_tensor *state);
     unsigned unread;
 } ls_op;
@@ -413,10 +411,12 @@ double ls_linear_recurrence_flops(const ls_linear_recurrence_params *params, dou
 enum { LS_RNN_X, LS_RNN_WEIGHT, LS_RNN_OPTIONS };
 enum { LS_RNN_GRAD_Y = LS_RNN_OPTIONS, LS_RNN_GRAD_DY, LS_RNN_GRAD_SUM, LS_RNN_GRAD_BIAS, LS_RNN_GRAD_BIAS_SUM };
 enum { LS_RNN_NEXT_STATE, LS_RNN_NEXT_INPUTS };
+/* The outputs; the second where params say so: the state behind the last token, G[1,H,Z]. */
+enum { LS_RNN_Y, LS_RNN_LAST };
 
 typedef struct ls_rnn_node {
     ls_rnn_params kernel;
-    bool has_bias, has_places;
+    bool has_bias, has_places, has_last;
 } ls_rnn_node;
 
 /* Operations of one token and head of D elements. */
@@ -539,11 +539,10 @@ LS_MUST_USE ls_status ls_graph_differentiate_loss(ls_graph *graph, ls_tensor los
 
 typedef struct ls_decoding {
     /*
-     * Nodes of the prefill: keys and values of all tokens, and states behind those that are given; or, by_token, zeros.
-     * The nodes after them are for one token.
+     * Nodes of the prefill: keys and values of all tokens, and states behind those that are given. The nodes after them
+     * are for one token.
      */
     int forward_nodes;
-    bool by_token;    /* some state has no rule for a prefill: what is given is taken token by token after it */
     ls_tensor logits; /* of the new token: [1,1,V] */
     /* tensors that the host must fetch (ls_job.fetch): the caches, then the logits; owned by the graph */
     ls_tensor *kept;

@@ -267,9 +267,15 @@ static ls_status check_rnn(const ls_kernel_call *call, const char *name, const l
                     (long long)(s.states * D));
 }
 
-ls_status ls_check_rnn(const ls_kernel_call *call) { return check_rnn(call, "rnn", &call->out[0], &call->out[1]); }
+ls_status ls_check_rnn(const ls_kernel_call *call) {
+    if (((const ls_rnn_params *)call->params)->ends && call->in[3].size[2] == 0)
+        return ls_error(LS_INVALID, "kernel rnn: ends without places, expected them");
+    return check_rnn(call, "rnn", &call->out[0], &call->out[1]);
+}
 
 ls_status ls_check_rnn_grad(const ls_kernel_call *call) {
+    if (((const ls_rnn_params *)call->params)->ends)
+        return ls_error(LS_INVALID, "kernel rnn_grad: ends, expected places in documents");
     return check_rnn(call, "rnn_grad", &call->in[4], &call->in[6]);
 }
 

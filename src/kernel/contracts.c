@@ -555,7 +555,8 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     /*
      * A recurrent cell a head (longspan/rnn.h). Gates lie one behind the other in x, X = gates D, and in the weight, W
      * = X; that of a diagonal cell has its numbers. bias: C = W or 0. places: F = 0 or 1; in front of place 0 the state
-     * is 0. `state`, Z = states D of which the first are y, becomes that behind the tokens.
+     * is 0. `state`, Z = states D of which the first are y, becomes that behind the tokens. If params.ends, places are
+     * how far tokens are behind the last that counts, less 1: those of 0 and more leave the state as it is.
      */
     [LS_KERNEL_RNN] = {.name = "rnn",
                        .in = RNN_INPUTS,

@@ -125,9 +125,10 @@ typedef struct ls_linear_recurrence_params {
     bool backwards;  /* follow: the last map first */
 } ls_linear_recurrence_params;
 
-/* Recurrent cells. */
+/* Recurrent cells. ends: places are not those in documents, but say which tokens are the last (kernel/contracts.c). */
 typedef struct ls_rnn_params {
     ls_rnn_kind kind;
+    bool ends;
 } ls_rnn_params;
 
 typedef struct ls_conv_params {

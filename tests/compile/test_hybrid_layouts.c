@@ -1,7 +1,8 @@
 /*
  * A hybrid whose attention is masked by packed documents, in every layout: those that follow the masks cut a rank's
- * part into many runs of neighbours, which convolutions and states work through one by one, up to a limit. Loss and all
- * gradients are those of one rank in f64, by every way of the states; what is refused is so by one line.
+ * part into many runs of neighbours, which convolutions, states and recurrent cells work through one by one, up to a
+ * limit. Loss and all gradients are those of one rank in f64, by every way of the states; what is refused is so by one
+ * line.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,6 +43,13 @@ static ls_tensor state_layer(ls_graph *g, ls_tensor x, ls_tensor places) {
     return ls_add(g, x, rows(g, ls_merge_last(g, ls_named(g, o, "state")), "o", E));
 }
 
+static ls_tensor cell_layer(ls_graph *g, ls_tensor x, ls_tensor places) {
+    const ls_rnn_form form = {.kind = LS_RNN_LSTM, .places = places};
+    const int64_t heads = 2, elements = E / heads, size[] = {heads, 4 * elements, elements};
+    const ls_tensor given = ls_split_last(g, rows(g, x, "cell", 4 * E), heads, 4 * elements);
+    return ls_add(g, x, ls_merge_last(g, ls_rnn(g, given, ls_parameter(g, "R", 3, size), &form)));
+}
+
 static ls_tensor hybrid(ls_graph *g, int64_t length, const int32_t *ends, int n_ends) {
     const ls_mask mask = {
         .n = 2, .term = {{.kind = LS_MASK_CAUSAL}, {.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = n_ends}}};
@@ -51,6 +59,7 @@ static ls_tensor hybrid(ls_graph *g, int64_t length, const int32_t *ends, int n_
     const ls_tensor heads = ls_split_last(g, x, 4, 3);
     x = ls_add(g, x, ls_merge_last(g, ls_attention(g, heads, heads, heads, &mask, 0.5)));
     x = ls_add(g, x, ls_recurrence(g, ls_scale(g, ls_softcap(g, x, 1), 0.5), ls_shift(g, x, 2)));
+    x = cell_layer(g, x, places);
     const ls_tensor logits = ls_linear_wide(g, x, ls_parameter(g, "head", 2, (int64_t[]){V, E}));
     return ls_sum(g, ls_cross_entropy(g, logits, ls_input_like(g, "labels", tokens)));
 }
@@ -86,7 +95,8 @@ static void test_layouts_that_follow_masks(void **state) {
     for (size_t i = 0; i < LS_COUNT(meshes) * 2 * LS_COUNT(ways); i++) {
         const int *mesh = meshes[i / 2 / LS_COUNT(ways)];
         const ls_layout_kind layout = i % 2 ? LS_LAYOUT_BALANCED : LS_LAYOUT_DOCUMENTS;
-        const ls_target target = target_of(mesh[0], mesh[1], layout, ways[i / 2 % LS_COUNT(ways)]);
+        ls_target target = target_of(mesh[0], mesh[1], layout, ways[i / 2 % LS_COUNT(ways)]);
+        target.rnn_way = i / 2 % 2 ? "chain" : NULL;
         const ls_status status = network_solve(&network_few, &target, LS_F64, LS_F64, &result);
         if (status.code == LS_UNSUPPORTED && strstr(status.text, "heads of keys on") != NULL) continue;
         must(status);

@@ -51,6 +51,8 @@ double value_of(const operand *o, uint64_t stream, int64_t i) {
         return fmod(fabs(normal), 2);
     case STARTS:
         return i % 23 == 7 || i % 31 == 30 ? 0 : 1;
+    case ENDS:
+        return (double)(i % o->limit * 3 - o->limit);
     case POSITIONS:
         return (double)(i * 37);
     case CONTROL:

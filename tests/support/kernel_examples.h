@@ -22,6 +22,7 @@ typedef enum contents {
     DECAYS, /* below 0 */
     RATES,  /* from 0 to 2 */
     STARTS, /* some are 0 */
+    ENDS,   /* some are below 0, those behind them are not */
     CONTROL,
     SKIP,
     GROUPS, /* of limit many, in runs of several lengths; some units have none */

@@ -46,6 +46,11 @@ void ls_rnn_backward(ls_builder *b, const ls_rnn_site *s, const ls_rnn_part *par
     ls_build_kernel(b, &call);
 }
 
+void ls_rnn_keep(ls_builder *b, const ls_rnn_site *s, int64_t first, int64_t past, ls_operand state) {
+    if (s->tensors.last.buffer < 0 || past != b->image->layout.S) return;
+    ls_build_copy(b, state, ls_operand_slice(s->tensors.last, 1, first, state.view.size[1]));
+}
+
 ls_operand ls_rnn_states(ls_builder *b, const ls_rnn_site *s, const char *name, int64_t n) {
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, b->image->accumulator, 4,
                             (int64_t[]){n, s->B, s->H, s->size});

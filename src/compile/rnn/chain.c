@@ -25,7 +25,10 @@ static ls_rnn_part part_of(const ls_chain_step *step) {
 static void forward_step(ls_builder *b, const void *context, const ls_chain_step *step, ls_operand state) {
     const pass *p = context;
     const ls_rnn_part part = part_of(step);
+    const ls_layout_run *runs;
+    (void)ls_my_runs(b, &runs);
     ls_rnn_forward(b, p->site, &part, state);
+    ls_rnn_keep(b, p->site, 0, runs[step->run].first + runs[step->run].count, state);
 }
 
 static void backward_step(ls_builder *b, const void *context, const ls_chain_step *step, ls_operand state) {

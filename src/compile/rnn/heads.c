@@ -63,6 +63,7 @@ static ls_operand compute(ls_builder *b, const whole *w) {
         ls_build_copy(b, state, state_at(w, fronts, i));
         ls_rnn_forward(b, &w->site, &part, state);
     }
+    ls_rnn_keep(b, &w->site, w->heads.start[ls_build_team_place(b, w->by.team)], b->image->layout.S, state);
     return fronts;
 }
 

@@ -12,6 +12,7 @@ typedef struct ls_rnn_tensors {
     ls_operand x, weight, bias, places; /* [B,n,H,gates·D], [H,W,D], [H,C], [B,n,F] */
     ls_operand y;                       /* [B,n,H,D] */
     ls_operand dy, dx, dweight, dbias;  /* backward; of the last two the sums that are added to */
+    ls_operand last;                    /* [B,H,size]: the state behind the last token; buffer -1: nobody asks for it */
 } ls_rnn_tensors;
 
 typedef struct ls_rnn_site {
@@ -34,6 +35,8 @@ typedef struct ls_rnn_part {
 void ls_rnn_forward(ls_builder *b, const ls_rnn_site *site, const ls_rnn_part *part, ls_operand state);
 void ls_rnn_backward(ls_builder *b, const ls_rnn_site *site, const ls_rnn_part *part, ls_operand front,
                      ls_operand behind);
+/* `state`, of heads first .. of the site's, is that behind the tokens before position `past`. */
+void ls_rnn_keep(ls_builder *b, const ls_rnn_site *site, int64_t first, int64_t past, ls_operand state);
 /* Room of type G for n states [n,B,H,size]; and one of them, of some sequences. */
 ls_operand ls_rnn_states(ls_builder *b, const ls_rnn_site *site, const char *name, int64_t n);
 ls_operand ls_rnn_state_at(ls_operand states, int64_t i, int64_t first, int64_t sequences);

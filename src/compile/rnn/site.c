@@ -22,7 +22,7 @@ static ls_rnn_site make_site(ls_builder *b, const ls_node *node, ls_tensor x, ls
     t->weight = ls_lower_tensor(b, weight);
     t->bias = bias.id != 0 ? ls_lower_tensor(b, bias) : ls_operand_nothing(t->weight, b->image->dtype, 2);
     t->places = places_of(b, places, t->x);
-    t->dy.buffer = -1;
+    t->dy.buffer = t->last.buffer = -1;
     s.B = t->x.view.size[0];
     s.H = t->x.view.size[2];
     s.D = t->x.view.size[3] / sizes.gates;
@@ -38,7 +38,11 @@ static ls_rnn_site forward_site(ls_builder *b, const ls_program_node *at) {
                               p->has_bias ? node->in[LS_RNN_OPTIONS] : LS_NO_TENSOR,
                               p->has_places ? node->in[LS_RNN_OPTIONS + p->has_bias] : LS_NO_TENSOR);
     s.forward = at->of;
-    s.tensors.y = ls_lower_tensor(b, node->out[0]);
+    s.tensors.y = ls_lower_tensor(b, node->out[LS_RNN_Y]);
+    if (p->has_last) {
+        s.tensors.last = ls_lower_tensor(b, node->out[LS_RNN_LAST]);
+        ls_build_fill(b, s.tensors.last);
+    }
     return s;
 }
 

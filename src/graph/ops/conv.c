@@ -83,13 +83,6 @@ static double dw_flops(const ls_view *in, const ls_view *out, const void *params
     return 2.0 * (double)out->size[0] * (double)ls_view_elements(&in[1]);
 }
 
-/* Rows of the last tokens, of the type of x. */
-static void state_of(const ls_graph *g, const ls_node *node, ls_shape *shape, ls_dtype *dtype) {
-    const ls_shape *w = &ls_graph_tensor(g, node->in[1])->shape;
-    *shape = (ls_shape){3, {{1, LS_FACTOR_NONE}, w->dim[0], w->dim[1]}};
-    *dtype = g->dtype;
-}
-
 static ls_tensor conv_prefill(ls_next *n, const ls_node *node, ls_tensor *state) {
     ls_graph *g = ls_next_graph(n);
     ls_tensor in[LS_NODE_INPUTS] = {{0}};
@@ -126,7 +119,6 @@ const ls_op ls_op_conv = {.name = "conv",
                           .dims = "bsc,Tc,bsR>bsc",
                           .flops = conv_flops,
                           .next = conv_next,
-                          .state = state_of,
                           .unread = 1U << 2,
                           .prefill = conv_prefill};
 

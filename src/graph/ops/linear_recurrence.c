@@ -251,7 +251,6 @@ const ls_op ls_op_linear_recurrence = {.name = "linear_recurrence",
                                        .dims_of = forward_dims,
                                        .flops = forward_flops,
                                        .next = recurrence_next,
-                                       .state = state_of,
                                        .prefill = recurrence_prefill};
 
 /* Of one token: its result, and the state behind it. */

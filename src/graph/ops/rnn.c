@@ -59,8 +59,13 @@ static ls_status rnn_shape(const ls_graph *g, const ls_node *node, ls_tensor_inf
     out->dtype = g->dtype;
     out->shape = *x;
     out->shape.dim[3].size = D;
+    if (!p->has_last) return ls_ok();
+    out[LS_RNN_LAST].dtype = g->accumulator;
+    out[LS_RNN_LAST].shape = (ls_shape){3, {{1, LS_FACTOR_NONE}, x->dim[2], {s.states * D, LS_FACTOR_NONE}}};
     return ls_ok();
 }
+
+static int outputs(const void *params) { return ((const ls_rnn_node *)params)->has_last ? LS_RNN_LAST + 1 : 1; }
 
 /* Outputs like x and the sums. */
 static ls_status grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
@@ -77,7 +82,8 @@ static ls_status grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
 static void rnn_dims(const ls_graph *g, const ls_node *node, char *text) {
     (void)g;
     const ls_rnn_node *p = params_of(node);
-    sprintf(text, "bshX,hWD%s%s>bshD", p->has_bias ? ",hW" : "", p->has_places ? ",bs" : "");
+    sprintf(text, "bshX,hWD%s%s>bshD%s", p->has_bias ? ",hW" : "", p->has_places ? ",bs" : "",
+            p->has_last ? ",AhZ" : "");
 }
 
 static void grad_dims(const ls_graph *g, const ls_node *node, char *text) {
@@ -128,13 +134,20 @@ static void rnn_gradient(ls_gradient *d, const ls_node *node) {
     if (p->has_bias) ls_gradient_summed(d, LS_RNN_OPTIONS, ls_graph_output(g, dx, 2));
 }
 
-/* --- one more token ----------------------------------------------------------------------------------------------- */
+/* --- generation --------------------------------------------------------------------------------------------------- */
 
-static void state_of(const ls_graph *g, const ls_node *node, ls_shape *shape, ls_dtype *dtype) {
-    const ls_shape *y = &ls_graph_tensor(g, node->out[0])->shape;
-    const ls_dim all = {ls_rnn_sizes_of(params_of(node)->kernel.kind).states * y->dim[3].size, LS_FACTOR_NONE};
-    *shape = (ls_shape){3, {{1, LS_FACTOR_NONE}, y->dim[2], all}};
-    *dtype = g->accumulator;
+/* Tokens behind those that are given leave the state as it is; they are of one document. */
+static ls_tensor rnn_prefill(ls_next *n, const ls_node *node, ls_tensor *state) {
+    ls_graph *g = ls_next_graph(n);
+    ls_rnn_node params = *params_of(node);
+    ls_tensor in[LS_NODE_INPUTS];
+    int n_in = 0;
+    for (; n_in < LS_RNN_OPTIONS + params.has_bias; n_in++) in[n_in] = ls_next_tensor(n, node->in[n_in]);
+    in[n_in++] = ls_next_behind(n);
+    params.has_places = params.has_last = params.kernel.ends = true;
+    const ls_tensor first = ls_graph_add(g, node->op, &params, sizeof params, in, n_in, -1);
+    *state = ls_prefill_kept(g, ls_graph_output(g, first, LS_RNN_LAST), g->accumulator);
+    return first;
 }
 
 static ls_tensor rnn_next(ls_next *n, const ls_node *node) {
@@ -167,13 +180,14 @@ const ls_op ls_op_rnn = {.name = "rnn",
                          .reach = LS_REACH_PREFIX,
                          .least_in = LS_RNN_OPTIONS,
                          .most_in = LS_RNN_OPTIONS + 2,
-                         .n_out = 1,
+                         .n_out = LS_RNN_LAST + 1,
+                         .outputs = outputs,
                          .shape = rnn_shape,
                          .gradient = rnn_gradient,
                          .dims_of = rnn_dims,
                          .flops = rnn_flops,
                          .next = rnn_next,
-                         .state = state_of};
+                         .prefill = rnn_prefill};
 
 /* Of one token: its result, and the state behind it. */
 const ls_op ls_op_rnn_next = {.name = "rnn_next",

@@ -35,6 +35,7 @@ static void store_state(const rnn_call *r, const float *from, float *to) {
 
 /* Token n of a sequence, of w = R y: its state becomes that behind it. */
 static void step_token(const rnn_call *r, int64_t b, int64_t n, int64_t h, const float *w, float *state) {
+    const bool leaves = rnn_leaves_state(r, b, n);
     for (int64_t d = 0; d < r->D; d += V_LANES) {
         v_f32 x[RNN_MOST_GATES], of_w[RNN_MOST_GATES], before[RNN_MOST_STATES], after[RNN_MOST_STATES];
         rnn_load_x(r, b, n, h, d, x);
@@ -42,7 +43,7 @@ static void step_token(const rnn_call *r, int64_t b, int64_t n, int64_t h, const
         for (int s = 0; s < r->cell->states; s++) before[s] = v_load_f32(state + s * r->wide + d, V_LANES);
         r->cell->step(x, of_w, before, after);
         v_store(rnn_at(r->y, b, n, h) + d, after[0], r->D - d);
-        for (int s = 0; s < r->cell->states; s++) v_store_f32(state + s * r->wide + d, after[s], V_LANES);
+        for (int s = 0; s < r->cell->states && !leaves; s++) v_store_f32(state + s * r->wide + d, after[s], V_LANES);
     }
 }
 

@@ -46,6 +46,7 @@ static const rnn_cell rnn_cells[LS_RNN_KINDS] = {LS_RNN_CELLS(RNN_CELL)};
 typedef struct rnn_call {
     const rnn_cell *cell;
     ls_rnn_kind kind;
+    bool ends; /* places are those of the params `ends` */
     const ls_view *x, *weight, *bias, *places, *y;
     int64_t B, N, H, D;
     int64_t rows;       /* of the weight of a head */
@@ -55,9 +56,10 @@ typedef struct rnn_call {
 V_INLINE int64_t whole_vectors(int64_t n) { return ls_ceil_div(n, V_LANES) * V_LANES; }
 
 V_INLINE rnn_call rnn_call_of(const ls_kernel_call *call, const ls_view *y) {
-    const ls_rnn_kind kind = ((const ls_rnn_params *)call->params)->kind;
-    rnn_call r = {.cell = &rnn_cells[kind],
-                  .kind = kind,
+    const ls_rnn_params *params = call->params;
+    rnn_call r = {.cell = &rnn_cells[params->kind],
+                  .kind = params->kind,
+                  .ends = params->ends,
                   .x = &call->in[0],
                   .weight = &call->in[1],
                   .bias = &call->in[2],
@@ -77,10 +79,15 @@ V_INLINE element *rnn_at(const ls_view *v, int64_t b, int64_t n, int64_t h) {
     return (element *)v->data + b * v->stride[0] + n * v->stride[1] + h * v->stride[2];
 }
 
-V_INLINE bool rnn_begins(const rnn_call *r, int64_t b, int64_t n) {
-    return r->places->size[2] > 0 &&
-           ((const int32_t *)r->places->data)[b * r->places->stride[0] + n * r->places->stride[1]] == 0;
+V_INLINE int32_t rnn_place(const rnn_call *r, int64_t b, int64_t n) {
+    return ((const int32_t *)r->places->data)[b * r->places->stride[0] + n * r->places->stride[1]];
 }
+
+V_INLINE bool rnn_begins(const rnn_call *r, int64_t b, int64_t n) {
+    return r->places->size[2] > 0 && !r->ends && rnn_place(r, b, n) == 0;
+}
+
+V_INLINE bool rnn_leaves_state(const rnn_call *r, int64_t b, int64_t n) { return r->ends && rnn_place(r, b, n) >= 0; }
 
 V_INLINE void rnn_load_x(const rnn_call *r, int64_t b, int64_t n, int64_t h, int64_t d, v_f32 *x) {
     const element *at = rnn_at(r->x, b, n, h) + d;

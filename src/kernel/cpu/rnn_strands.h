@@ -83,7 +83,7 @@ V_INLINE void step_strand(const rnn_call *r, strand *s, int64_t n, bool write) {
     rnn_load_x(r, s->b, n, s->h, s->d, x);
     r->cell->step(x, s->w, s->state, after);
     if (write) v_store(rnn_at(r->y, s->b, n, s->h) + s->d, after[0], r->D - s->d);
-    for (int k = 0; k < r->cell->states; k++) s->state[k] = after[k];
+    for (int k = 0; k < r->cell->states && !rnn_leaves_state(r, s->b, n); k++) s->state[k] = after[k];
 }
 
 /* Steps of n strands, from token `from` of each to its end, `count` at most. */

@@ -51,10 +51,10 @@ template <typename T> struct operands {
     const int32_t *places;
     int64_t of_sequence, of_token; /* strides of places; there are none: NULL */
     int64_t B, N, H, D, rows;
-    bool biased;
-    __device__ bool begins(int64_t b, int64_t n) const {
-        return places != nullptr && places[b * of_sequence + n * of_token] == 0;
-    }
+    bool biased, ends;
+    __device__ int32_t place(int64_t b, int64_t n) const { return places[b * of_sequence + n * of_token]; }
+    __device__ bool begins(int64_t b, int64_t n) const { return places != nullptr && !ends && place(b, n) == 0; }
+    __device__ bool leaves_state(int64_t b, int64_t n) const { return ends && place(b, n) >= 0; }
 };
 
 template <typename T> static operands<T> operands_of(const ls_kernel_call *call, const ls_view *y) {
@@ -70,7 +70,8 @@ template <typename T> static operands<T> operands_of(const ls_kernel_call *call,
             y->size[2],
             y->size[3],
             call->in[1].size[1],
-            call->in[2].size[1] > 0};
+            call->in[2].size[1] > 0,
+            ((const ls_rnn_params *)call->params)->ends};
 }
 
 /* What a cell is given for an element of a head. */
@@ -116,7 +117,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     for (int64_t n = 0; n < o.N; n++) {
         step_block<T, C>(o, b, n, h, before, after);
         for (OF_BLOCK(d, o.D)) y.at(b, n, h)[d] = from_float<T>(after[d]);
-        for (OF_BLOCK(i, size)) before[i] = after[i];
+        for (OF_BLOCK(i, o.leaves_state(b, n) ? 0 : size)) before[i] = after[i];
         __syncthreads();
     }
 }

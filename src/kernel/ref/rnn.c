@@ -25,7 +25,7 @@ static void forward(const void *context, int64_t first, int64_t last) {
         for (int64_t n = 0; n < v.N; n++) {
             rnn_step(&v, b, n, h, before, after);
             for (int64_t d = 0; d < v.D; d++) rnn_at(v.y, b, n, h)[d] = (real)after[d];
-            memcpy(before, after, (size_t)v.size * sizeof *after);
+            if (!rnn_leaves_state(&v, b, n)) memcpy(before, after, (size_t)v.size * sizeof *after);
         }
         for (int64_t s = 0; s < v.size; s++) state[s] = (real)before[s];
     }

@@ -33,6 +33,7 @@ typedef struct rnn_views {
     int64_t B, N, H, D;
     int64_t size; /* of a head's state: states · D */
     int64_t rows; /* of the weight of a head: gates · D, or numbers */
+    bool ends;    /* places are those of the params `ends` */
 } rnn_views;
 
 static inline rnn_views rnn_views_of(const ls_kernel_call *call, const ls_view *y) {
@@ -48,6 +49,7 @@ static inline rnn_views rnn_views_of(const ls_kernel_call *call, const ls_view *
                    .D = y->size[3]};
     v.size = v.cell->states * v.D;
     v.rows = v.weight->size[1];
+    v.ends = ((const ls_rnn_params *)call->params)->ends;
     return v;
 }
 
@@ -55,9 +57,16 @@ static inline real *rnn_at(const ls_view *v, int64_t b, int64_t n, int64_t h) {
     return (real *)v->data + b * v->stride[0] + n * v->stride[1] + h * v->stride[2];
 }
 
+static inline int32_t rnn_place(const rnn_views *v, int64_t b, int64_t n) {
+    return ((const int32_t *)v->places->data)[b * v->places->stride[0] + n * v->places->stride[1]];
+}
+
 static inline bool rnn_begins(const rnn_views *v, int64_t b, int64_t n) {
-    return v->places->size[2] > 0 &&
-           ((const int32_t *)v->places->data)[b * v->places->stride[0] + n * v->places->stride[1]] == 0;
+    return v->places->size[2] > 0 && !v->ends && rnn_place(v, b, n) == 0;
+}
+
+static inline bool rnn_leaves_state(const rnn_views *v, int64_t b, int64_t n) {
+    return v->ends && rnn_place(v, b, n) >= 0;
 }
 
 /* Element d of a head: its w of each gate, from y of the token before; or its numbers. */
