@@ -5,7 +5,7 @@ endif()
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS ON)
-set(CMAKE_C_FLAGS_RELEASE "-O3 -g") # assertions stay
+set(CMAKE_C_FLAGS_RELEASE "-O3 -g1") # assertions stay; lines and functions for backtraces and profiles
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 add_compile_definitions(_GNU_SOURCE)
