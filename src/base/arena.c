@@ -1,9 +1,9 @@
 /*
  * An arena is a list of chunks, the newest first. Small requests are served from the newest chunk. A request larger
  * than a quarter of the first chunk gets a chunk of its own after the newest in the list, so that the space left in the
- * newest stays in use. The first chunk is small. Each later one is one huge page where the system has them: passes read
- * a large program in no fixed order, and with small pages much of the time goes to the processor's page tables
- * (docs/performance.md has the figures).
+ * newest stays in use. The first chunk is small, each later one twice as large, up to one huge page where the system has
+ * them: passes read a large program in no fixed order, and with small pages much of the time goes to the processor's page
+ * tables (docs/performance.md has the figures), whereas the pages of a small program are cleared for nothing.
  */
 #include "base/base.h"
 
@@ -47,7 +47,7 @@ static chunk *new_chunk(size_t capacity) {
 ls_arena *ls_arena_create(void) {
     ls_arena *arena = malloc(sizeof *arena);
     if (!arena) out_of_memory(sizeof *arena);
-    arena->newest = new_chunk(FIRST_BYTES);
+    arena->newest = new_chunk(FIRST_BYTES - sizeof(chunk));
     arena->bytes = 0;
     return arena;
 }
@@ -73,7 +73,7 @@ static void *allocate(ls_arena *arena, size_t bytes) {
             c->next = arena->newest->next;
             arena->newest->next = c;
         } else {
-            c = new_chunk(HUGE_PAGE - sizeof(chunk));
+            c = new_chunk(ls_min(2 * (sizeof(chunk) + c->capacity), HUGE_PAGE) - sizeof(chunk));
             c->next = arena->newest;
             arena->newest = c;
         }

@@ -163,6 +163,7 @@ typedef struct search {
     int width; /* choices that go on */
     choice *now, *next;
     int n_now;
+    double bound; /* a choice as dear as this, that of node by node, is none: prices only grow */
     candidate *candidates;
     step *steps;
     int n_steps;
@@ -226,7 +227,7 @@ static int extend(search *s, const ls_question *q, int n, int from, int n_candid
         int misfit;
         ls_decided_meet(l, n, &c->decided);
         const double price = ls_option_price(q, &c->decided, q->option[o], &misfit);
-        if (price >= 0) {
+        if (price >= 0 && c->price + price < s->bound) {
             ls_decided_note(q, q->option[o], &c->decided);
             uint64_t open = before;
             for (int k = 0; k < touched; k++) open ^= s->last[list[k]] > n ? hash_of(&c->decided, list[k]) : 0;
@@ -296,7 +297,8 @@ ls_status ls_spread_search(const ls_along *l, const ls_decided *decided, ls_aren
                            double *price) {
     LS_TRY(ls_spread_node_by_node(l, decided, scratch, option, price));
     if (*price == 0) return ls_ok(); /* there is nothing to gain */
-    search s = {0};
+    const double rounding = 1e-9;
+    search s = {.bound = *price * (1 - rounding)};
     begin(&s, l, decided, scratch);
     for (int n = 0; n < l->n_nodes; n++) {
         int n_candidates = 0;
@@ -308,8 +310,6 @@ ls_status ls_spread_search(const ls_along *l, const ls_decided *decided, ls_aren
         go_on(&s, &q, n, n_candidates);
         if (s.n_now == 0) return ls_ok();
     }
-    const double rounding = 1e-9;
-    if (!(s.now[0].price < *price * (1 - rounding))) return ls_ok();
     *price = s.now[0].price;
     for (int n = l->n_nodes - 1, at = s.now[0].step; n >= 0; n--) {
         if (l->graph->nodes[n].n_in == 0) continue;
