@@ -1,9 +1,10 @@
 /*
  * An arena is a list of chunks, the newest first. Small requests are served from the newest chunk. A request larger
  * than a quarter of the first chunk gets a chunk of its own after the newest in the list, so that the space left in the
- * newest stays in use. The first chunk is small, each later one twice as large, up to one huge page where the system has
- * them: passes read a large program in no fixed order, and with small pages much of the time goes to the processor's page
- * tables (docs/performance.md has the figures), whereas the pages of a small program are cleared for nothing.
+ * newest stays in use. The first chunk is small, each later one twice as large, up to one huge page where the system
+ * has them: passes read a large program in no fixed order, and with small pages much of the time goes to the
+ * processor's page tables (docs/performance.md has the figures), whereas the pages of a small program are cleared for
+ * nothing.
  */
 #include "base/base.h"
 

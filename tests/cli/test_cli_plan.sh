@@ -54,16 +54,16 @@ plan --seq 256 --ranks 2 --batch 4 --accumulate 2 --memory "$bytes" >page.txt ||
 grep -q '^one rank alone would need' page.txt && grep -q 'maps most' page.txt || fail "page: $(cat page.txt)"
 limit=$((bytes * 3 / 5))
 status=0
-plan --seq 256 --ranks 2 --batch 4 --accumulate 2 --memory $limit >out 2>all || status=$?
+plan --seq 256 --ranks 2 --batch 4 --accumulate 2 --mesh tp=1 --strategy ring --memory $limit >out 2>all || status=$?
 grep -v '^longspan: planning: ' all >err || true # progress, after 5 s on a busy machine
 [ $status -eq 1 ] && [ ! -s out ] && [ "$(wc -l <err)" -eq 1 ] || fail "too little memory: exit $status: $(cat out err)"
 [ "$(sed -n 's/.*a rank needs \([0-9]*\) bytes.*/\1/p' err)" -le "$bytes" ] && grep -q 'its peak in program' err || fail "$(cat err)"
 ranks=$(sed -n 's/.*--ranks \([0-9]*\) would fit.*/\1/p' err)
 seq=$(sed -n 's/.*or --seq \([0-9]*\)$/\1/p' err)
 [ -n "$ranks" ] && [ -n "$seq" ] || fail "no advice: $(cat err)"
-plan --seq 256 --ranks "$ranks" --batch 4 --accumulate 2 --memory $limit >/dev/null || fail "--ranks $ranks does not fit"
-plan --seq "$seq" --ranks 2 --batch 4 --accumulate 2 --memory $limit >/dev/null || fail "--seq $seq does not fit"
-status=0; plan --seq 256 --memory 10 >out 2>err || status=$?
+plan --seq 256 --ranks "$ranks" --batch 4 --accumulate 2 --mesh tp=1 --strategy ring --memory $limit >/dev/null || fail "--ranks $ranks does not fit"
+plan --seq "$seq" --ranks 2 --batch 4 --accumulate 2 --mesh tp=1 --strategy ring --memory $limit >/dev/null || fail "--seq $seq does not fit"
+status=0; plan --seq 256 --mesh tp=1 --strategy ring --memory 10 >out 2>err || status=$?
 [ $status -eq 1 ] && grep -q 'nothing up to 64 ranks would fit' err || fail "ten bytes: $(cat err)"
 # Where nothing fits that divides the sequence alone, sizes of tp are tried, which divide what every rank has of a layer.
 limit=1900000

@@ -29,23 +29,23 @@ static int run_some(matrix_set set, ls_dtype dtype, int first, int every) {
 static void test_f64(void **state) {
     (void)state;
     skip_if_repeated();
-    assert_in_range(run_some(MATRIX_PLAIN, LS_F64, 0, 61), 27, 1000);
+    assert_in_range(run_some(MATRIX_PLAIN, LS_F64, 0, 97), 17, 1000);
 }
 
 static void test_stages(void **state) {
     (void)state;
     skip_if_repeated();
-    assert_in_range(run_some(MATRIX_STAGED, LS_F64, 3, 61), 7, 1000);
+    assert_in_range(run_some(MATRIX_STAGED, LS_F64, 3, 97), 5, 1000);
 }
 
 static void test_f32(void **state) {
     (void)state;
-    assert_in_range(run_some(MATRIX_PLAIN, LS_F32, 1, 131), is_repeated() ? 4 : 12, 1000);
+    assert_in_range(run_some(MATRIX_PLAIN, LS_F32, 1, 193), is_repeated() ? 3 : 8, 1000);
 }
 
 static void test_bf16(void **state) {
     (void)state;
-    assert_in_range(run_some(MATRIX_PLAIN, LS_BF16, 2, 131), is_repeated() ? 4 : 12, 1000);
+    assert_in_range(run_some(MATRIX_PLAIN, LS_BF16, 2, 193), is_repeated() ? 3 : 8, 1000);
 }
 
 int main(void) {

@@ -104,7 +104,7 @@ static ls_status two_steps(const network *n, const ls_target *target, int micro,
 
 typedef ls_status (*solver)(const network *n, const ls_target *target, int micro, network_result *out);
 
-/* Every other place: those of one solver are the places that the other leaves out. */
+/* Every third place: those of one solver are places that the other leaves out, and each network has others. */
 static int compare_all(const network *n, solver solve, size_t first) {
     const int micro = 1 + (int)(n - networks) % 2;
     const ls_target alone = {.strategy = "local", .threads = 1};
@@ -112,7 +112,7 @@ static int compare_all(const network *n, solver solve, size_t first) {
     int cases = 0;
     const ls_status solved = solve(n, &alone, micro, &one);
     if (solved.code != LS_OK) fail_msg("%s: %s", n->name, solved.text);
-    for (size_t p = (first + (size_t)(n - networks)) % 2; p < LS_COUNT(places); p += 2, cases++) {
+    for (size_t p = (first + (size_t)(n - networks)) % 3; p < LS_COUNT(places); p += 3, cases++) {
         const int mode = (int)(p + (size_t)micro + (size_t)(n - networks)) % LS_SHARD_MODES;
         const ls_target target = target_of(p, mode, (p + (size_t)micro) % LS_COUNT(savings));
         const char *what = "";

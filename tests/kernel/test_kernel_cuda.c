@@ -20,7 +20,7 @@
 /* Of an operand: more takes long on a host. LS_TEST_MOST_ELEMENTS in the environment says otherwise (tools/check.sh). */
 static int64_t most_elements(void) {
     const char *const most = getenv("LS_TEST_MOST_ELEMENTS");
-    return most != NULL ? atoll(most) : 20000;
+    return most != NULL ? atoll(most) : 12000;
 }
 
 static int tried[LS_KERNEL_IDS];
