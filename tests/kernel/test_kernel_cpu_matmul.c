@@ -105,12 +105,14 @@ static void check(const product *p, ls_isa isa) {
     set_c(&x[3], p->params.accumulate);
     void *const before = memcpy(malloc(bytes), x[3].typed, bytes), *const first = malloc(bytes);
     run_kernel("matmul", LS_F64, LS_ISA_REF, 1, make_call(p, x, true));
-    const int most_threads = is_repeated() ? 2 : 3, times = is_repeated() ? 1 : 2;
-    for (int threads = 1; threads <= most_threads; threads++) {
+    /* One thread has the same bits, as the run that is repeated has found. */
+    const int least_threads = is_repeated() ? 2 : 1, most_threads = is_repeated() ? 2 : 3;
+    const int times = is_repeated() ? 1 : 2;
+    for (int threads = least_threads; threads <= most_threads; threads++) {
         for (int time = 0; time < times; time++) {
             memcpy(x[3].typed, before, bytes);
             run_kernel("matmul", p->in, isa, threads, make_call(p, x, false));
-            if (time == 0 && (threads == 1 || !ours)) memcpy(first, x[3].typed, bytes);
+            if (time == 0 && (threads == least_threads || !ours)) memcpy(first, x[3].typed, bytes);
         }
         const double error = error_of(&x[3]);
         if (!(error <= (p->out == LS_BF16 ? 0x1.01p-8 : 2e-6)))
@@ -184,7 +186,8 @@ static void products_in_tiles(void **unused) {
 /* Ragged edges, several parts of rows, several passes over K. */
 static void products_in_vectors(void **unused) {
     (void)unused;
-    static const shape shapes[] = {{128, 512, 128}, {131, 573, 193}, {210, 528, 129}};
+    static const shape shapes[] = {{131, 573, 193}, {128, 512, 128}, {210, 528, 129}};
+    const size_t n_shapes = is_repeated() ? 1 : LS_COUNT(shapes); /* the first has ragged edges everywhere */
     const int64_t K = is_repeated() ? 1100 : 5000; /* for two passes on AVX2 1100 are enough */
     const product deep = {130, 515, K, true, {false, true, true}, LS_F32, LS_F32};
 #ifdef __aarch64__
@@ -199,7 +202,7 @@ static void products_in_vectors(void **unused) {
     for (size_t i = 0; i < LS_COUNT(isas); i++) {
         const ls_isa isa = isas[i];
         if (ls_isa_check(isa).code != LS_OK) continue;
-        check_shapes(shapes, LS_COUNT(shapes), LS_F32, LS_F32, isa);
+        check_shapes(shapes, n_shapes, LS_F32, LS_F32, isa);
         check(&deep, isa);
     }
 }
