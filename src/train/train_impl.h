@@ -152,6 +152,12 @@ LS_MUST_USE ls_status ls_eval_sets_open(const char *text, const ls_data_options 
 uint64_t ls_eval_sets_content(const ls_eval_sets *sets);
 void ls_eval_sets_close(ls_eval_sets *sets); /* a zeroed one is allowed */
 
+/* --- open.c: the model and the texts -------------------------------------------------------------------------------
+ */
+
+LS_MUST_USE ls_status ls_training_open_model(ls_training *t); /* and its tokenizer */
+LS_MUST_USE ls_status ls_training_open_text(ls_training *t);  /* of the steps and of evaluations */
+
 /* --- settings.c: the table of options and the learning rate ------------------------------------------------------- */
 
 /*
