@@ -288,16 +288,13 @@ static ls_status connect_device(ls_executor *ex, size_t heap_bytes) {
 
 /* What this rank has in common with others of its host, in the segment of one of them. */
 static ls_status adopt_common(ls_executor *ex, size_t bytes) {
-    char *memory = NULL;
-    if (bytes > 0) {
-        const int holder = ls_image_sharers(ex->image, ls_executor_rank(ex)).holder;
-        memory = ls_comm_common(ex->comm, holder);
-        if (memory == NULL)
-            return ls_error(LS_UNSUPPORTED,
-                            "rank %d has parameters in common with rank %d, whose memory cannot be "
-                            "addressed from here",
-                            ls_executor_rank(ex), holder);
-    }
+    if (bytes == 0) return ls_device_allocate_host(ex->device, 0, &ex->arena[LS_COMMON]); /* there is none */
+    const int holder = ls_image_sharers(ex->image, ls_executor_rank(ex)).holder;
+    char *memory = ls_comm_common(ex->comm, holder);
+    if (memory == NULL)
+        return ls_error(LS_UNSUPPORTED,
+                        "rank %d has parameters in common with rank %d, whose memory cannot be addressed from here",
+                        ls_executor_rank(ex), holder);
     return ls_device_adopt(ex->device, memory, bytes, &ex->arena[LS_COMMON]);
 }
 
