@@ -3,7 +3,8 @@
 # WORD: only tests whose name holds it. `long` runs the short tier too.
 # One line per test, the whole output of those that fail, and a last line "N passed, N failed" that counts single cases.
 # A test is an executable of cmocka (tests/FOLDER/test_*.c, long_*.c) or a script (test_*.sh, long_*.sh; one case, given BUILD).
-# From the environment: TEST_JOBS (2) tests at once, TEST_TIMEOUT seconds for each (300, under an emulator 1200; long tests 7200),
+# From the environment: TEST_JOBS tests at once (3: on two cores there is often one that waits),
+# TEST_TIMEOUT seconds for each (300, under an emulator 1200; long tests 7200),
 # TEST_LIST: a file with the names of the tests to run, one a line, in that order (all when empty),
 # TEST_EMULATOR: what to start programs of the build with ("qemu-x86_64 -cpu Haswell"); tests/not_emulated.txt is then left out.
 set -u
@@ -12,7 +13,7 @@ build=$(cd "$1" && pwd)
 tier=$2
 word=${3:-}
 here=$(cd "$(dirname "$0")/.." && pwd)
-jobs=${TEST_JOBS:-2}
+jobs=${TEST_JOBS:-3}
 read -ra emulator <<<"${TEST_EMULATOR:-}"
 limit_short=$((${#emulator[@]} > 0 ? 1200 : 300))
 results=$(mktemp -d)

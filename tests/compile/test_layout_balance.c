@@ -164,7 +164,7 @@ static int draw_documents(int draw, int64_t S, int32_t *ends) {
 
 static void test_packed_documents(void **state) {
     (void)state;
-    const int draws = is_repeated() ? 12 : 100, played = is_repeated() ? 2 : 12;
+    const int draws = is_repeated() ? 6 : 100, played = is_repeated() ? 1 : 12;
     static int32_t ends[MOST_S + 1];
     double worst[LS_LAYOUTS] = {0}, mean[LS_LAYOUTS] = {0};
     excesses slowest = {0, 0};
