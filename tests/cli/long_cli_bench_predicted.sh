@@ -5,7 +5,7 @@
 
 [ -z "${LS_TEST_SANITIZER:-}" ] || exit 0 # an hour there
 
-export LONGSPAN_CUDA_KERNELS=$1/tests/emulated-cuda.so LONGSPAN_CUDA_DRIVER=$1/tests/libfake-cuda.so LONGSPAN_CUDA_LIBRARIES=none
+use_emulated_cuda
 export XDG_CACHE_HOME=$PWD/cache
 make_wide_model 64
 "$longspan" bench predicted --config config.json --seq 16 --rounds 1 --ranks-as threads --device cuda --json >out.json 2>err || fail "bench predicted: $(cat err)"

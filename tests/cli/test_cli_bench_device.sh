@@ -4,7 +4,7 @@
 # kernels take long: long_cli_bench_device.sh.
 . "$(dirname "$0")/../support/cli.sh"
 
-export LONGSPAN_CUDA_KERNELS=$1/tests/emulated-cuda.so LONGSPAN_CUDA_DRIVER=$1/tests/libfake-cuda.so LONGSPAN_CUDA_LIBRARIES=none
+use_emulated_cuda
 export XDG_CACHE_HOME=$PWD/cache
 mkdir model
 cat >model/config.json <<'CONFIG'

@@ -4,7 +4,7 @@
 # with a checkpoint, and what a GPU cannot do is refused by name.
 . "$(dirname "$0")/../support/cli.sh"
 
-export LONGSPAN_CUDA_KERNELS=$1/tests/emulated-cuda.so LONGSPAN_CUDA_DRIVER=$1/tests/libfake-cuda.so LONGSPAN_CUDA_LIBRARIES=none
+use_emulated_cuda
 make_wide_model 64
 make_lines 300 >text.txt
 job=(--model config.json --data text.txt --seq 24 --batch 2 --lr 0.003 --ranks-as threads)

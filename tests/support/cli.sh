@@ -21,6 +21,11 @@ expect() {
     grep -qF -- "$words" err || fail "longspan $*: expected '$words' in: $(cat err)"
     [ ! -s out ] || fail "longspan $*: wrote to standard output: $(cat out)"
 }
+# use_emulated_cuda: --device cuda is the kernels of src/kernel/cuda, compiled for the host, on the driver for tests (tests/cuda).
+use_emulated_cuda() {
+    local tests=${longspan%/*}/tests
+    export LONGSPAN_CUDA_KERNELS=$tests/emulated-cuda.so LONGSPAN_CUDA_DRIVER=$tests/libfake-cuda.so LONGSPAN_CUDA_LIBRARIES=none
+}
 # json EXPRESSION FILE: the Python expression is true; the document is `d`.
 json() { python3 -c "import json, sys; d = json.load(open('$2')); assert $1, d" || fail "$1 in $(cat "$2")"; }
 # err_lines N WORDS: N lines of the last command's standard error, in the file err, contain the words.

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { TEXT_BYTES = 48000 };
 
@@ -86,6 +87,16 @@ static inline run_paths *make_paths(void **state, const char *out) {
 static inline ls_status train_into(const ls_train_options *options, ls_train_result *result) {
     ls_train_result_free(result);
     return ls_train(options, result);
+}
+
+/* Trains to the end, in the memory that was predicted: only what is mapped can be resident, and what was never touched
+ * is not. */
+static inline void train_as_predicted(const ls_train_options *options) {
+    TRAIN_RESULT result = {.steps = 0};
+    assert_ok(train_into(options, &result));
+    assert_int_equal(result.steps, options->steps);
+    const int64_t rounded = result.predicted_bytes + 3 * sysconf(_SC_PAGESIZE);
+    assert_in_range(result.measured_bytes, result.predicted_bytes / 2, rounded);
 }
 
 static inline int64_t steps_written(const char *out) {
