@@ -121,7 +121,7 @@ void cli_print_manual(FILE *out);
              "a checkpoint, or the --out of a training run; the model's own weights when left out")
 /* What updates the parameters of a training step. */
 #define CLI_OPTIMIZER(at, text) CLI_CHOICE("optimizer", "NAME", "adamw|sgd|lion|muon", "adamw", at, text)
-/* Beside it. */
+/* The average of what it updates. */
 #define CLI_EMA(at)                                                                                                      \
     CLI_FLOAT(                                                                                                           \
         "ema", "DECAY", "0", 0, 0.9999999, at,                                                                           \

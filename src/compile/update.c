@@ -45,9 +45,14 @@ static void in_parts(ls_builder *b, void (*act)(ls_builder *b, const ls_update_p
     }
 }
 
+/* The summed gradients that the update reads. */
+static ls_operand sums_of(const ls_builder *b, const update *u) {
+    return u->sums != NULL ? *u->sums : ls_bound(b, LS_BIND_SHARD);
+}
+
 /* Acts on all pieces that are updated together. */
 static void on_pieces(ls_builder *b, const update *u, void (*act)(ls_builder *b, const ls_update_piece *piece)) {
-    const ls_operand sums = u->sums != NULL ? *u->sums : ls_bound(b, LS_BIND_SHARD);
+    const ls_operand sums = sums_of(b, u);
     const ls_group *g = &b->packing->groups[u->first], *last = &b->packing->groups[u->first + u->n - 1];
     for (int i = g->first_bucket; i < last->first_bucket + last->n_buckets; i++) {
         const ls_update_piece piece = ls_update_piece_of(b, i, sums);
@@ -59,7 +64,7 @@ static void lower_update(ls_builder *b, const ls_program_node *node) {
     const update *u = node->params;
     const ls_optimizer *optimizer = ls_job_optimizer(b->job), *others = optimizer->others;
     if (b->image->flats[b->packing->groups[u->first].first].matrix)
-        optimizer->update_matrices(b, u->first, u->n, u->sums != NULL ? *u->sums : ls_bound(b, LS_BIND_SHARD));
+        optimizer->update_matrices(b, u->first, u->n, sums_of(b, u));
     else
         on_pieces(b, u, others != NULL ? others->update : optimizer->update);
     if (b->job->average > 0) on_pieces(b, u, ls_build_average);
