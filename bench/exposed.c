@@ -170,8 +170,8 @@ static void print(const bench *b, int64_t S) {
         "\"steps\": %d, \"shard\": \"%s\", \"way\": \"%s\", \"puts\": %d, \"step_seconds\": %.4f, \"hop_seconds\": %.4f, \"waiting\": %.4f, \"copying\": %.4f, "
         "\"imbalance\": %.4f, \"exposed\": %.4f}\n",
         mesh, (long long)S, b->transport != NULL ? b->transport : "shm", b->asleep ? "true" : "false", b->steps,
-        ls_target_shard(&b->target)->name, b->target.linear_way != NULL ? b->target.linear_way : "cheapest", b->puts,
-        ls_median(f.step, b->steps), ls_median(f.hop, b->steps), ls_median(f.waiting, b->steps),
+        ls_target_shard(&b->target)->name, b->target.recurrence_way != NULL ? b->target.recurrence_way : "cheapest",
+        b->puts, ls_median(f.step, b->steps), ls_median(f.hop, b->steps), ls_median(f.waiting, b->steps),
         ls_median(f.copying, b->steps), ls_median(f.imbalance, b->steps), ls_median(f.exposed, b->steps));
 }
 
@@ -242,7 +242,7 @@ int main(int argc, char **argv) {
     b.target = (ls_target){.strategy = dp ? "local" : argv[3],
                            .layout = dp ? LS_LAYOUT_CONTIGUOUS : LS_LAYOUT_ZIGZAG,
                            .isa = machine.isa,
-                           .linear_way = argc > 9 ? argv[9] : NULL,
+                           .recurrence_way = argc > 9 ? argv[9] : NULL,
                            .threads = 1};
     ls_model *model;
     ls_status status = mesh_of(argv[3], b.ranks, &b.target.mesh);

@@ -91,7 +91,7 @@ LS_MUST_USE ls_status ls_limit_transports(const char *names);
 
 /* What was chosen, and its cost. */
 typedef struct ls_spread_result {
-    char strategy[48], mesh[64], layout[32], isa[32], device[32];
+    char strategy[80], mesh[64], layout[32], isa[32], device[32];
     double seconds;
     int64_t bytes_sent_forward, bytes_sent_backward; /* by the rank that sends most */
     /* from other ranks, in place, by the rank that reads most */

@@ -96,7 +96,7 @@ typedef struct ls_train_result {
     double tokens_per_second, wait_fraction;
     int64_t predicted_bytes, measured_bytes; /* memory of the rank that maps most */
     int64_t one_rank_bytes;                  /* memory that one rank alone would map */
-    char strategy[48], mesh[64], reason[400];
+    char strategy[80], mesh[64], reason[400];
     char *checkpoint;
     char *model; /* the folder that other programs load, of a model or of its adapter; NULL when interrupted */
     bool interrupted;

@@ -16,7 +16,9 @@ static const ls_option spread_rows[] = {
     CLI_TEXT(
         "strategy", "NAME", SPREAD(strategy),
         "strategy of attention: auto, local, ring, ulysses, usp, gather, tokenring, decode, double-ring, burst or rsa; "
-        "or full=NAME,window=NAME, of attention without a window and with one; chosen when left out"),
+        "or by kind of layer, KIND=NAME,..., where full and window are attention without a window and with one, "
+        "recurrence linear recurrences (maps, owners or heads), rnn recurrent cells (chain or heads); chosen when left "
+        "out"),
     CLI_TEXT("mesh", "pp=P,dp=A,outer=O,ring=R,ulysses=U,tp=T", SPREAD(mesh),
              "sizes of mesh axes; of those left out pp, dp and tp are 1, and the others are chosen"),
     CLI_TEXT(

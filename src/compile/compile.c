@@ -151,7 +151,8 @@ ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out)
     image->slices = ls_target_slices(target);
     image->dtype = job->graph->dtype;
     image->accumulator = job->graph->accumulator;
-    ls_strategy_print(target->strategy, target->window_strategy, strategy);
+    const ls_strategies strategies = ls_target_strategies(target);
+    ls_strategies_print(&strategies, strategy);
     image->strategy = ls_arena_strdup(arena, strategy);
     image->in_place = in_place;
     image->isa = target->isa;

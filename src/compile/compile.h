@@ -266,9 +266,9 @@ typedef struct ls_target {
     ls_isa isa; /* best instruction set that kernels may use */
     const char *device; /* that runs the programs, as for ls_device_open; NULL: the environment's */
     ls_kernel_choices kernels;
-    int threads;            /* per rank */
-    const char *linear_way; /* of linear recurrences: a row of LS_LINEAR_WAYS; NULL: the cheapest */
-    const char *rnn_way;    /* of recurrent cells: a row of LS_RNN_WAYS; NULL: the cheapest */
+    int threads;                /* per rank */
+    const char *recurrence_way; /* of linear recurrences: a row of LS_LINEAR_WAYS; NULL: the cheapest by its counts */
+    const char *rnn_way;        /* of recurrent cells: a row of LS_RNN_WAYS; NULL: the cheapest by its counts */
     ls_transfers transfers;
     /* So many ranks, one after the other, lie on one host and can read each other's heaps; 0 or 1: none can. */
     int host_ranks;
@@ -391,18 +391,28 @@ typedef struct ls_attention_problem {
 const char *ls_strategy_name(int index);
 const char *ls_strategy_about(int index);
 /*
- * What --strategy says: "ring" for all attention, or "full=ring,window=gather", where `window` is attention under a
- * mask with a window, and `full` all other. Names of the table; NULL: chosen, as by NULL, "auto" and what is not named.
- * LS_USAGE lists what is known.
+ * How each kind of layer along the sequence is done over the ranks. Names of the tables; NULL: not said, which each use
+ * explains.
  */
-typedef struct ls_strategy_choice {
-    const char *full, *window;
-    bool by_kind; /* the text names kinds */
-} ls_strategy_choice;
-LS_MUST_USE ls_status ls_strategy_parse(const char *text, ls_strategy_choice *out);
-/* The other way round, of those of a target. */
-enum { LS_STRATEGY_TEXT = 48 };
-void ls_strategy_print(const char *strategy, const char *window_strategy, char out[LS_STRATEGY_TEXT]);
+typedef struct ls_strategies {
+    const char *full;       /* attention without a window: one of ls_strategy_name, */
+    const char *window;     /* and attention under a mask with a window */
+    const char *recurrence; /* linear recurrences: one of ls_recurrence_way_name */
+    const char *rnn;        /* recurrent cells: one of ls_rnn_way_name */
+} ls_strategies;
+/*
+ * What --strategy says (strategy_text.c): parts with commas between them, each "NAME", for all attention, or
+ * "KIND=NAME" with the name of a member of ls_strategies, as "ring,recurrence=heads" or "full=ring,window=gather". What
+ * is not named, or "auto", becomes NULL. LS_USAGE lists what is known.
+ */
+LS_MUST_USE ls_status ls_strategies_parse(const char *text, ls_strategies *out);
+/* The text of it. A window that is NULL is as full; of recurrence and rnn nothing is printed where they are NULL. */
+enum { LS_STRATEGY_TEXT = 80 };
+void ls_strategies_print(const ls_strategies *strategies, char out[LS_STRATEGY_TEXT]);
+ls_strategies ls_target_strategies(const ls_target *target);
+/* By which way states come to the ranks of a sequence, in order; NULL past the end. */
+const char *ls_recurrence_way_name(int index);
+const char *ls_rnn_way_name(int index);
 
 /*
  * Whether blocks of other ranks of a ring may also be read where they lie. Within a block they may with every strategy.

@@ -73,7 +73,7 @@ ls_status ls_plan_advise(const ls_plan_variants *variants, const ls_plan_request
     const ls_plan_candidate *nearest = &refused->candidates[0];
     if (refused->n_candidates == 0 || nearest->refused[0] != 0 || nearest->fits) return refusal;
     advice a = {.variants = variants, .request = request, .nearest = refused->target};
-    ls_strategy_print(a.nearest.strategy, a.nearest.window_strategy, a.strategy);
+    ls_strategies_print(&nearest->strategies, a.strategy);
     const int64_t seq = longest_that_fits(&a, ls_max(1, variants->seq / SEQ_STEPS));
     const int ranks = ranks_that_fit(&a);
     char text[160];

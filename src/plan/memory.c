@@ -55,7 +55,7 @@ ls_status ls_compile_alone(const ls_job *job, const ls_target *target, ls_image 
     alone.rank = 0;
     alone.mesh = (ls_mesh){0};
     alone.strategy = "local";
-    alone.window_strategy = NULL;
+    alone.window_strategy = alone.recurrence_way = alone.rnn_way = NULL;
     alone.layout = LS_LAYOUT_CONTIGUOUS;
     alone.slices = 1;
     alone.canonical = false; /* the sequences of all replicas are those of one rank */

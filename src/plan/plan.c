@@ -28,18 +28,13 @@ static bool has_causal_attention(const ls_graph *g) {
     return false;
 }
 
-/* Whether some attention has a term of that kind in its mask, or, not `has`, lacks it. */
-static bool some_mask(const ls_graph *g, ls_mask_kind kind, bool has) {
+static bool has_documents(const ls_graph *g) {
     for (int n = 0; n < g->n_nodes; n++) {
         const ls_mask *mask = ls_node_mask(&g->nodes[n]);
-        if (mask != NULL && ls_mask_has(mask, kind) == has) return true;
+        if (mask != NULL && ls_mask_has(mask, LS_MASK_DOCUMENTS)) return true;
     }
     return false;
 }
-
-static bool has_documents(const ls_graph *g) { return some_mask(g, LS_MASK_DOCUMENTS, true); }
-static bool has_windows(const ls_graph *g) { return some_mask(g, LS_MASK_WINDOW, true); }
-static bool has_full(const ls_graph *g) { return some_mask(g, LS_MASK_WINDOW, false); }
 
 /* Layouts to try, the preferred one of equals first. Striped parts are even work whichever documents are packed. */
 static int layouts_for(const ls_plan_request *request, bool causal, const ls_mesh *mesh, bool packed,
@@ -65,24 +60,13 @@ static bool lists(const ls_mesh *mesh, ls_axis_kind kind) {
     return false;
 }
 
-/* Whether a name is free or one of these. usp is what some of them are called where there are both rings and blocks. */
-static bool suits_name(const char *name, const char *const *names, int n) {
-    bool among = name == NULL || strcmp(name, "usp") == 0;
-    for (int i = 0; i < n; i++) among |= names[i] == name;
-    return among;
-}
-
 /*
  * Whether the strategy of the request is tried on this mesh. On a mesh of the request it always is: the compiler may
  * refuse it.
  */
 static bool suits_strategy(const ls_plan_request *request, const ls_mesh *mesh) {
-    ls_strategy_choice choice;
-    if (lists(&request->mesh, LS_AXIS_SEQUENCE) || ls_mesh_sequence_ranks(mesh) == 1) return true;
-    if (ls_strategy_parse(request->strategy, &choice).code != LS_OK) return true; /* strategies_for says so */
-    const char *names[LS_STRATEGIES_MOST];
-    const int n = ls_strategies_for(mesh, names);
-    return suits_name(choice.full, names, n) && suits_name(choice.window, names, n);
+    return lists(&request->mesh, LS_AXIS_SEQUENCE) || ls_mesh_sequence_ranks(mesh) == 1 ||
+           ls_plan_strategy_suits(request, mesh);
 }
 
 /*
@@ -150,8 +134,10 @@ static ls_status mesh_error(const ls_plan_request *request) {
 
 ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate *c) {
     return (ls_target){.mesh = c->mesh,
-                       .strategy = c->strategy,
-                       .window_strategy = c->window_strategy,
+                       .strategy = c->strategies.full,
+                       .window_strategy = c->strategies.window,
+                       .recurrence_way = c->strategies.recurrence,
+                       .rnn_way = c->strategies.rnn,
                        .layout = c->layout,
                        .isa = request->isa,
                        .device = request->device,
@@ -165,39 +151,6 @@ ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate
                        .schedule = c->schedule,
                        .slices = request->slices,
                        .saving = c->saving};
-}
-
-/* The strategies that the request names for the graph's attention, which may be of one kind. */
-static ls_status named_strategies(const ls_plan_request *request, const ls_graph *g, ls_strategy_choice *out) {
-    LS_TRY(ls_strategy_parse(request->strategy, out));
-    const bool windows = has_windows(g), full = has_full(g);
-    if (out->by_kind && ((out->window != NULL && !windows) || (out->full != NULL && !full)))
-        return ls_error(LS_USAGE,
-                        "--strategy %s: the model has no attention %s a window; expected one strategy for all",
-                        request->strategy, windows ? "without" : "with");
-    if (!windows) out->window = out->full;
-    if (!full) out->full = out->window;
-    return ls_ok();
-}
-
-/* What a target has of strategies. */
-typedef struct pair {
-    const char *strategy, *window_strategy;
-} pair;
-
-static pair pair_of(const char *full, const char *window) { return (pair){full, window == full ? NULL : window}; }
-
-/* Those to try on a mesh: of what is free, one for all attention. */
-static ls_status strategies_for(const ls_plan_request *request, const ls_graph *g, const ls_mesh *mesh,
-                                pair out[LS_STRATEGIES_MOST], int *n) {
-    ls_strategy_choice named;
-    const char *names[LS_STRATEGIES_MOST];
-    LS_TRY(named_strategies(request, g, &named));
-    *n = ls_strategies_for(mesh, names);
-    if (named.full != NULL && named.window != NULL) *n = 1;
-    for (int i = 0; i < *n; i++)
-        out[i] = pair_of(named.full != NULL ? named.full : names[i], named.window != NULL ? named.window : names[i]);
-    return ls_ok();
 }
 
 /*
@@ -319,26 +272,25 @@ static bool is_uneven(const ls_plan *plan, int first) {
 }
 
 /* Not costed yet. Where the mesh has stages and the schedule is free, with the plainest one. */
-static ls_plan_candidate bare_candidate(const ls_plan_request *request, const ls_mesh *mesh, pair strategies,
+static ls_plan_candidate bare_candidate(const ls_plan_request *request, const ls_mesh *mesh, ls_strategies strategies,
                                         ls_layout_kind layout) {
     return (ls_plan_candidate){.mesh = *mesh,
                                .schedule = request->schedule,
                                .stage_chunks = request->stage_chunks,
-                               .strategy = strategies.strategy,
-                               .window_strategy = strategies.window_strategy,
+                               .strategies = strategies,
                                .layout = layout};
 }
 
 static ls_status add_candidates(const ls_job *job, const ls_plan_request *request, const ls_mesh *mesh, bool causal,
                                 ls_plan *plan, ls_status *refusal) {
     ls_layout_kind layouts[3];
-    pair strategies[LS_STRATEGIES_MOST];
+    ls_strategies strategies[LS_STRATEGIES_MOST];
     ls_status status;
     int n_strategies = 0;
     const int first = plan->n_candidates;
     const int n = layouts_for(request, causal, mesh, job->n_documents > 0, layouts, &status);
     LS_TRY(status);
-    LS_TRY(strategies_for(request, job->graph, mesh, strategies, &n_strategies));
+    LS_TRY(ls_plan_strategies(request, job->graph, mesh, strategies, &n_strategies));
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < n_strategies; k++) {
             const ls_plan_candidate bare = bare_candidate(request, mesh, strategies[k], layouts[i]);
@@ -397,8 +349,7 @@ static ls_status simulate_best(const ls_job *job, const ls_plan_request *request
         *c = (ls_plan_candidate){.mesh = c->mesh,
                                  .schedule = c->schedule,
                                  .stage_chunks = c->stage_chunks,
-                                 .strategy = c->strategy,
-                                 .window_strategy = c->window_strategy,
+                                 .strategies = c->strategies,
                                  .layout = c->layout,
                                  .shard = c->shard,
                                  .listed = c->listed};
@@ -512,30 +463,42 @@ static bool lacks_memory(const ls_plan *plan) {
     return applies && !fits;
 }
 
+/* Whether two candidates of one mesh and layout are the same program, as when a way is named that is taken anyway. */
+static bool are_alike(const ls_plan_candidate *a, const ls_plan_candidate *b) {
+    return a->refused[0] == 0 && b->refused[0] == 0 && a->seconds == b->seconds && a->bytes_sent == b->bytes_sent &&
+           a->instrs == b->instrs && a->mapped == b->mapped;
+}
+
+/* Whether a candidate of the same mesh and layout has these strategies. */
+static bool is_listed(const ls_plan *plan, const ls_plan_candidate *as, const ls_strategies *s) {
+    bool is = false;
+    for (int i = 0; i < plan->n_candidates; i++) {
+        const ls_plan_candidate *c = &plan->candidates[i];
+        const ls_strategies *has = &c->strategies;
+        is |= has->full == s->full && has->window == s->window && has->recurrence == s->recurrence &&
+              has->rnn == s->rnn && c->layout == as->layout && ls_mesh_equal(&c->mesh, &as->mesh);
+    }
+    return is;
+}
+
 /*
- * Where attention has a window in some layers and none in others, and the request names a strategy for neither: adds to
- * the best candidate so far, whose mesh and layout stay, those with another strategy for windows; then, to the best of
- * all, those with another one for the rest. The cost of a step is nearly a sum over its layers, so this finds the best
- * pair there without trying all.
+ * Adds to the best candidate so far, whose mesh and layout stay, those with another strategy for one kind of layers,
+ * kind after kind. The cost of a step is nearly a sum over its layers, so this finds the best combination there without
+ * trying all.
  */
-static ls_status add_pairs(const ls_job *job, const ls_plan_request *request, ls_plan *plan, ls_status *refusal) {
-    ls_strategy_choice named;
-    const char *names[LS_STRATEGIES_MOST];
-    LS_TRY(named_strategies(request, job->graph, &named));
-    const bool free = named.full == NULL && named.window == NULL && !request->canonical;
-    if (!free || !has_windows(job->graph) || !has_full(job->graph)) return ls_ok();
-    for (int of_windows = 1; of_windows >= 0; of_windows--) {
+static ls_status add_strategies(const ls_job *job, const ls_plan_request *request, ls_plan *plan, ls_status *refusal) {
+    for (int at = 0; at < LS_PLAN_STEPS; at++) {
+        ls_strategies tried[LS_STRATEGIES_MOST];
+        int n;
         sort_candidates(plan);
         if (plan->n_candidates == 0 || plan->candidates[0].refused[0] != 0) return ls_ok();
         const ls_plan_candidate best = plan->candidates[0];
-        const char *other = of_windows || best.window_strategy == NULL ? best.strategy : best.window_strategy;
-        const int n = ls_strategies_for(&best.mesh, names);
+        LS_TRY(ls_plan_other_strategies(request, job->graph, &best, at, tried, &n));
         for (int i = 0; i < n; i++) {
-            const pair tried = of_windows ? pair_of(other, names[i]) : pair_of(names[i], other);
-            const bool listed = tried.window_strategy == NULL || (!of_windows && tried.strategy == best.strategy);
-            if (listed) continue;
-            const ls_plan_candidate bare = bare_candidate(request, &best.mesh, tried, best.layout);
+            const ls_plan_candidate bare = bare_candidate(request, &best.mesh, tried[i], best.layout);
+            if (is_listed(plan, &best, &tried[i])) continue;
             add_candidate(job, request, &bare, plan, refusal);
+            if (are_alike(&plan->candidates[plan->n_candidates - 1], &best)) plan->n_candidates--;
         }
     }
     return ls_ok();
@@ -563,7 +526,7 @@ static ls_status find_candidates(const ls_job *job, const ls_plan_request *reque
     /* Each size of an axis of features would make as many candidates again: they are tried where nothing else fits. */
     s.features = !lists(&request->mesh, LS_AXIS_FEATURE) && !request->canonical && lacks_memory(plan);
     if (s.features) LS_TRY(ls_meshes_visit(&request->mesh, true, request->ranks, visit_mesh, &s));
-    LS_TRY(add_pairs(job, request, plan, refusal));
+    LS_TRY(add_strategies(job, request, plan, refusal));
     LS_TRY(add_stages(job, request, plan, refusal));
     if (plan->n_candidates == 0 && s.first.n > 0) /* the compiler's refusal of it says why */
         LS_TRY(add_candidates(job, request, &s.first, s.causal, plan, refusal));

@@ -22,7 +22,7 @@ typedef struct ls_plan_request {
      * have several only where a step has several micro-batches.
      */
     ls_mesh mesh;
-    const char *strategy; /* as for ls_strategy_parse */
+    const char *strategy; /* as for ls_strategies_parse */
     const char *layout;   /* NULL or "auto": free */
     ls_isa isa;
     const char *device; /* as in ls_target */
@@ -53,9 +53,9 @@ typedef struct ls_plan_request {
 /* Other processes are told of it as bytes, and what it points to by names (session/trial.c). */
 typedef struct ls_plan_candidate {
     ls_mesh mesh;
-    const ls_pipeline_schedule *schedule;   /* where the mesh has stages; as in ls_target, */
-    int stage_chunks;                       /* as this */
-    const char *strategy, *window_strategy; /* as in ls_target */
+    const ls_pipeline_schedule *schedule; /* where the mesh has stages; as in ls_target, */
+    int stage_chunks;                     /* as this */
+    ls_strategies strategies;             /* as ls_target_strategies */
     ls_layout_kind layout;
     const ls_shard_mode *shard; /* NULL: not chosen yet */
     ls_saving saving;

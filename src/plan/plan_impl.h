@@ -13,6 +13,23 @@
 LS_MUST_USE ls_status ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
                                    ls_plan_candidate *candidate);
 
+/* Whether the strategies that the request names are among those for the mesh, or cannot be read (strategies.c). */
+bool ls_plan_strategy_suits(const ls_plan_request *request, const ls_mesh *mesh);
+/*
+ * The strategies to try on a mesh: where the request leaves attention's free, one for all attention. LS_USAGE: the
+ * request names what is not known, or what the graph does not have.
+ */
+LS_MUST_USE ls_status ls_plan_strategies(const ls_plan_request *request, const ls_graph *g, const ls_mesh *mesh,
+                                         ls_strategies out[LS_STRATEGIES_MOST], int *n);
+/*
+ * Strategies that differ from the candidate's for one kind of layers, and are free in the request: in the steps 0 ..
+ * LS_PLAN_STEPS - 1 attention with a window, attention without, linear recurrences, recurrent cells.
+ */
+enum { LS_PLAN_STEPS = 4 };
+LS_MUST_USE ls_status ls_plan_other_strategies(const ls_plan_request *request, const ls_graph *g,
+                                               const ls_plan_candidate *best, int step,
+                                               ls_strategies out[LS_STRATEGIES_MOST], int *n);
+
 /*
  * Candidates with stages, or with other schedules where the request gives stages, to be costed: made from the best
  * candidate without, and its target (stages.c). The list lies in the arena. LS_INVALID and so on: errors of the

@@ -79,12 +79,14 @@ static bool move(const staging *s, const ls_mesh *mesh, ls_plan_candidate *out) 
     const char *names[LS_STRATEGIES_MOST];
     const int n = ls_strategies_for(mesh, names);
     const bool free_strategy = s->request->strategy == NULL || strcmp(s->request->strategy, "auto") == 0;
-    const char *strategy = s->from->strategy, *windows = s->from->window_strategy;
-    const bool suits = is_among(strategy, names, n) && (windows == NULL || is_among(windows, names, n));
-    *out = (ls_plan_candidate){.mesh = *mesh,
-                               .strategy = suits ? strategy : names[0],
-                               .window_strategy = suits ? windows : NULL,
-                               .layout = s->from->layout};
+    ls_strategies strategies = s->from->strategies;
+    const bool suits =
+        is_among(strategies.full, names, n) && (strategies.window == NULL || is_among(strategies.window, names, n));
+    if (!suits) {
+        strategies.full = names[0];
+        strategies.window = NULL;
+    }
+    *out = (ls_plan_candidate){.mesh = *mesh, .strategies = strategies, .layout = s->from->layout};
     if (ls_mesh_sequence_ranks(mesh) == 1) out->layout = LS_LAYOUT_CONTIGUOUS;
     return (suits || free_strategy) && ls_mesh_allows(&s->request->mesh, mesh);
 }
@@ -130,10 +132,7 @@ ls_status ls_plan_stages(const ls_job *job, const ls_plan_request *request, cons
     *out = (ls_staged){.n = 0};
     if (job->micro_batches == 0 || request->schedule != NULL || best->refused[0] != 0) return ls_ok();
     if (ls_mesh_lists(&request->mesh, stage_axis())) {
-        const ls_plan_candidate bare = {.mesh = best->mesh,
-                                        .strategy = best->strategy,
-                                        .window_strategy = best->window_strategy,
-                                        .layout = best->layout};
+        const ls_plan_candidate bare = {.mesh = best->mesh, .strategies = best->strategies, .layout = best->layout};
         if (ls_mesh_stages(&request->mesh) > 1) add_schedules(&s, &bare, false);
         return ls_ok();
     }

@@ -57,7 +57,7 @@ static void print_stages(const ls_plan_candidate *c, FILE *out) {
 static void print_row(const ls_plan_candidate *c, const columns *shown, FILE *out) {
     char strategy[LS_STRATEGY_TEXT], mesh[64], time[LS_SECONDS_TEXT], sent[LS_BYTES_TEXT], memory[LS_BYTES_TEXT];
     axes_text(&c->mesh, shown, mesh, sizeof mesh);
-    ls_strategy_print(c->strategy, c->window_strategy, strategy);
+    ls_strategies_print(&c->strategies, strategy);
     fprintf(out, "%-*s ", shown->strategy, strategy);
     if (shown->stages) print_stages(c, out);
     fprintf(out, "%-*s %-11s ", shown->axes, mesh, ls_layout_name(c->layout));
@@ -87,7 +87,7 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
     int n[2] = {0, 0}; /* of candidates that apply, and of refused ones */
     for (int i = 0; i < plan->n_candidates; i++) {
         const ls_plan_candidate *c = &plan->candidates[i];
-        ls_strategy_print(c->strategy, c->window_strategy, strategy);
+        ls_strategies_print(&c->strategies, strategy);
         shown.strategy = (int)ls_max(shown.strategy, (int64_t)strlen(strategy));
         shown.measured |= c->measured > 0;
         shown.stages |= ls_mesh_stages(&c->mesh) > 1;
@@ -120,7 +120,7 @@ void ls_candidates_print(const ls_plan *plan, FILE *out) {
 
 static void put_candidate(ls_json_writer *w, const ls_plan_candidate *c) {
     char strategy[LS_STRATEGY_TEXT], offload[LS_OFFLOAD_TEXT], pipeline[LS_PIPELINE_TEXT];
-    ls_strategy_print(c->strategy, c->window_strategy, strategy);
+    ls_strategies_print(&c->strategies, strategy);
     ls_offload_print(&c->saving, offload);
     ls_json_open_object(w, NULL);
     ls_json_put_text(w, "strategy", strategy);

@@ -17,7 +17,7 @@ static void one_device(ls_target *t, const ls_target *chosen) {
     t->rank = 0;
     t->mesh = (ls_mesh){0};
     t->strategy = "local";
-    t->window_strategy = NULL;
+    t->window_strategy = t->recurrence_way = t->rnn_way = NULL;
     t->layout = LS_LAYOUT_CONTIGUOUS;
     t->saving = (ls_saving){0};
     t->transfers = LS_TRANSFERS_PUT;
@@ -29,6 +29,8 @@ static void spread(ls_target *t, const ls_target *chosen) {
     t->mesh = chosen->mesh;
     t->strategy = chosen->strategy;
     t->window_strategy = chosen->window_strategy;
+    t->recurrence_way = chosen->recurrence_way;
+    t->rnn_way = chosen->rnn_way;
     t->layout = chosen->layout;
 }
 

@@ -215,7 +215,7 @@ ls_spread_result ls_session_describe(const ls_session *s) {
     ls_spread_result r = {.bytes_sent_forward = (int64_t)chosen->bytes_forward,
                           .bytes_sent_backward = (int64_t)(chosen->bytes_sent - chosen->bytes_forward),
                           .predicted_bytes = (int64_t)chosen->mapped};
-    ls_strategy_print(chosen->strategy, chosen->window_strategy, r.strategy);
+    ls_strategies_print(&chosen->strategies, r.strategy);
     ls_mesh_text(&chosen->mesh, LS_ALL_AXES, r.mesh, sizeof r.mesh);
     snprintf(r.layout, sizeof r.layout, "%s", ls_layout_name(chosen->layout));
     r.bytes_read_forward = (int64_t)chosen->read_forward;

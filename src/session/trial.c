@@ -93,28 +93,15 @@ ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const l
     return status;
 }
 
-/* The index of a strategy's name, which is one of the table's; of NULL one past its end. */
-static int strategy_index(const char *name) {
-    int i = 0;
-    while (ls_strategy_name(i) != name) i++;
-    return i;
-}
-
-static int strategies(void) {
-    int n = 0;
-    while (ls_strategy_name(n) != NULL) n++;
-    return n;
-}
-
 /* What a candidate points to lies elsewhere in each process, and is told by its name or index. */
 typedef struct names {
-    int strategy, window_strategy, shard; /* shard -1: not chosen */
-    char mesh[LS_CANDIDATE_NAME], pipeline[LS_PIPELINE_TEXT];
+    int shard; /* -1: not chosen */
+    char strategies[LS_STRATEGY_TEXT], mesh[LS_CANDIDATE_NAME], pipeline[LS_PIPELINE_TEXT];
 } names;
 
 static names names_of(const ls_plan_candidate *c) {
-    names n = {
-        .strategy = strategy_index(c->strategy), .window_strategy = strategy_index(c->window_strategy), .shard = -1};
+    names n = {.shard = -1};
+    ls_strategies_print(&c->strategies, n.strategies);
     if (c->shard != NULL) n.shard = (int)(c->shard - ls_shard_modes);
     ls_mesh_text(&c->mesh, LS_ALL_AXES, n.mesh, sizeof n.mesh);
     ls_pipeline_print(&(ls_target){.mesh = c->mesh, .schedule = c->schedule, .stage_chunks = c->stage_chunks},
@@ -133,9 +120,6 @@ static ls_status check_told(const names *n, const ls_plan_candidate *c) {
     const char *wrong = NULL;
     if (!is_bool(&c->fits) || !is_bool(&c->simulated) || !is_bool(&c->saving.offload_state))
         wrong = "a truth value that is neither true nor false";
-    else if (n->strategy < 0 || n->strategy >= strategies() || n->window_strategy < 0 ||
-             n->window_strategy > strategies())
-        wrong = "an unknown strategy";
     else if (n->shard < -1 || n->shard >= LS_SHARD_MODES)
         wrong = "an unknown way to shard";
     else if ((int)c->layout < 0 || c->layout >= LS_LAYOUTS)
@@ -145,6 +129,7 @@ static ls_status check_told(const names *n, const ls_plan_candidate *c) {
     else if (c->saving.drop < 0 || c->saving.offload < 0 || c->listed < 0)
         wrong = "a count below zero";
     else if (memchr(c->refused, 0, sizeof c->refused) == NULL || memchr(n->mesh, 0, sizeof n->mesh) == NULL ||
+             memchr(n->strategies, 0, sizeof n->strategies) == NULL ||
              memchr(n->pipeline, 0, sizeof n->pipeline) == NULL)
         wrong = "a text that does not end";
     return wrong == NULL ? ls_ok() : ls_error(LS_INVALID, "rank 0 tells a candidate with %s", wrong);
@@ -152,8 +137,9 @@ static ls_status check_told(const names *n, const ls_plan_candidate *c) {
 
 static ls_status point_to(const names *n, ls_plan_candidate *c) {
     LS_TRY(check_told(n, c));
-    c->strategy = ls_strategy_name(n->strategy);
-    c->window_strategy = ls_strategy_name(n->window_strategy);
+    LS_TRY(ls_strategies_parse(n->strategies, &c->strategies));
+    if (c->strategies.full == NULL) return ls_error(LS_INVALID, "rank 0 tells a candidate without a strategy");
+    if (c->strategies.window == c->strategies.full) c->strategies.window = NULL;
     c->shard = n->shard >= 0 ? &ls_shard_modes[n->shard] : NULL;
     LS_TRY(ls_mesh_parse(n->mesh, &c->mesh));
     return ls_pipeline_parse(ls_mesh_stages(&c->mesh) > 1 ? n->pipeline : NULL, &c->schedule, &c->stage_chunks);

@@ -43,7 +43,7 @@ static ls_target target_of(int i) {
     return (ls_target){.mesh = mesh_with_tp(size[0], size[1], size[2], size[3]),
                        .strategy = "local",
                        .layout = i % 2 ? LS_LAYOUT_ZIGZAG : LS_LAYOUT_CONTIGUOUS,
-                       .linear_way = ways[i / 2 % (int)LS_COUNT(ways)],
+                       .recurrence_way = ways[i / 2 % (int)LS_COUNT(ways)],
                        .threads = 1};
 }
 
@@ -64,7 +64,7 @@ static void test_every_way(void **state) {
             const double difference = network_difference(&many, &one, &what);
             if (!(difference < 1e-12))
                 fail_msg("%s, %d ranks %s by %s: %s differs by %g", n->name, ls_mesh_ranks(&target.mesh),
-                         ls_layout_name(target.layout), target.linear_way, what, difference);
+                         ls_layout_name(target.layout), target.recurrence_way, what, difference);
             solved[i / 2 % (int)LS_COUNT(ways)]++;
             with_tp += ls_mesh_axes(&target.mesh, LS_AXIS_FEATURE) != 0;
             network_free(&many);
@@ -94,7 +94,7 @@ static void test_other_types(void **state) {
             must(status);
             char what[128];
             snprintf(what, sizeof what, "%s %s, %d ranks %s by %s", n->name, ls_dtype_name(T),
-                     ls_mesh_ranks(&target.mesh), ls_layout_name(target.layout), target.linear_way);
+                     ls_mesh_ranks(&target.mesh), ls_layout_name(target.layout), target.recurrence_way);
             linear_bounds_check(&bounds, &many, what);
             network_free(&many);
         }

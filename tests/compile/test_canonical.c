@@ -371,9 +371,9 @@ static void test_refused(void **state) {
                   squared = {.name = "squared", .loss = squared_loss, .ids = V};
     ls_target target = target_of(2, 1, "gather", LS_SHARD_GRADIENTS);
     refused(&conv, &target, "--sums canonical: op add (\"");
-    target.linear_way = "heads";
+    target.recurrence_way = "heads";
     refused(&networks[LS_COUNT(networks) - 2], &target, "way heads: sums are canonical");
-    target.linear_way = NULL;
+    target.recurrence_way = NULL;
     refused(&gathered, &target, "--sums canonical: op redistribute (\"cross_entropy");
     refused(&squared, &target, "--sums canonical: op redistribute (\"sum");
     target = target_of(2, 1, "ring", LS_SHARD_GRADIENTS);

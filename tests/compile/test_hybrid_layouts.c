@@ -74,7 +74,7 @@ static ls_target target_of(int ring, int ulysses, ls_layout_kind layout, const c
     return (ls_target){.mesh = mesh_of(1, ring, ulysses),
                        .strategy = ring > 1 ? (ulysses > 1 ? "usp" : "ring") : (ulysses > 1 ? "ulysses" : "local"),
                        .layout = layout,
-                       .linear_way = way,
+                       .recurrence_way = way,
                        .threads = 1};
 }
 
@@ -104,7 +104,7 @@ static void test_layouts_that_follow_masks(void **state) {
         const double difference = network_difference(&result, &one, &what);
         if (!(difference < 1e-12))
             fail_msg("ring %d, ulysses %d, %s by %s: %s differs by %g", mesh[0], mesh[1], ls_layout_name(layout),
-                     target.linear_way, what, difference);
+                     target.recurrence_way, what, difference);
         most = (int)ls_max(most, ls_layout_most_runs(&result.image->layout));
         solved++;
         network_free(&result);

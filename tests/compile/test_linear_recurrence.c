@@ -40,11 +40,11 @@ static const char *const ways[WAYS] = {"maps", "owners", "heads"};
 
 /* By that way; where there are too few heads for it, by the one that the compiler takes. Returns whether it could. */
 static bool solve_by(const network *n, ls_target *target, const char *way, network_result *out) {
-    target->linear_way = way;
+    target->recurrence_way = way;
     const ls_status status = network_solve(n, target, LS_F64, LS_F64, out);
     if (status.code == LS_OK) return true;
     if (status.code != LS_UNSUPPORTED || strstr(status.text, "expected at least one on each") == NULL) must(status);
-    target->linear_way = NULL;
+    target->recurrence_way = NULL;
     must(network_solve(n, target, LS_F64, LS_F64, out));
     return false;
 }
@@ -80,7 +80,7 @@ static void test_programs_verify(void **state) {
     for (int k = 0; k < n_linear_networks; k++) {
         ls_target target = target_of(meshes[k % 2], layout_of((size_t)k / 2));
         for (int way = 0; way < WAYS; way++) {
-            target.linear_way = ways[way];
+            target.recurrence_way = ways[way];
             const ls_status status = network_verify(&linear_networks[k], &target, 1 + k % 2);
             if (status.code != LS_UNSUPPORTED) must(status);
         }
@@ -91,7 +91,7 @@ static void test_chaos_changes_nothing(void **state) {
     (void)state;
     for (int way = 0; way < WAYS; way++) {
         ls_target target = target_of(meshes[0], LS_LAYOUT_ZIGZAG);
-        target.linear_way = ways[way];
+        target.recurrence_way = ways[way];
         must(network_under_chaos(linear_network("packed_delta"), &target, 2));
     }
 }
@@ -104,7 +104,7 @@ static void test_delays_change_nothing(void **state) {
     for (int i = 0; i < WAYS * (int)LS_COUNT(devices); i++) {
         network_result calm, late;
         ls_target target = target_of(meshes[0], layout_of((size_t)i));
-        target.linear_way = ways[i % WAYS];
+        target.recurrence_way = ways[i % WAYS];
         must(network_solve(n, &target, LS_F64, LS_F64, &calm));
         setenv("LONGSPAN_DEVICE", devices[i / WAYS], 1);
         must(network_solve(n, &target, LS_F64, LS_F64, &late));
@@ -211,7 +211,7 @@ static exchange exchange_of(const char *way, const int *mesh, int64_t tokens, bo
                         .fetch = gradients ? of.gradient : &o,
                         .n_fetch = gradients ? of.n_wanted : 1};
     ls_target target = target_of(mesh, LS_LAYOUT_ZIGZAG);
-    target.linear_way = way;
+    target.recurrence_way = way;
     ls_image *image;
     must(ls_compile(&job, &target, &image));
     const exchange out = {(double)ls_program_measure(image, 0).bytes_sent / sizeof(double), ls_image_mapped(image)};

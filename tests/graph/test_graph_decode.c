@@ -77,8 +77,8 @@ typedef struct play {
     const ls_decoding *decoding; /* NULL: the whole graph at once */
     const char *logits;
     int S, V;
-    int prompt;             /* tokens; all but the last are prefilled */
-    const char *linear_way; /* of states; NULL: the cheapest */
+    int prompt;                 /* tokens; all but the last are prefilled */
+    const char *recurrence_way; /* of states; NULL: the cheapest */
     const char *rnn_way;
     int32_t tokens[MOST_S];
     double expected[MOST_S * MOST_V];
@@ -228,7 +228,7 @@ static bool refuses_striped(const play *p) {
 /* Whether there are fewer heads of keys than ranks, one of which each needs that takes states by heads. */
 static bool lacks_heads(const play *p) {
     const bool lacks = ls_mesh_sequence_ranks(&p->target.mesh) > STATE_K;
-    if (!lacks || p->linear_way == NULL || strcmp(p->linear_way, "heads") != 0) return false;
+    if (!lacks || p->recurrence_way == NULL || strcmp(p->recurrence_way, "heads") != 0) return false;
     ls_image *image;
     assert_error(ls_compile(&p->job, &p->target, &image), LS_UNSUPPORTED, "heads of keys", "ranks");
     return true;
@@ -236,7 +236,7 @@ static bool lacks_heads(const play *p) {
 
 static void decode_one_way(play *p, const char *name, const struct way *way, int prompt) {
     p->target = target_of(ls_max(way->ring, 1), ls_max(way->ulysses, 1), way->strategy, way->layout);
-    p->target.linear_way = p->linear_way;
+    p->target.recurrence_way = p->recurrence_way;
     p->target.rnn_way = p->rnn_way;
     if (lacks_heads(p) || refuses_striped(p)) return;
     if (way->ring == 0) assert_ok(ls_mesh_parse("tp=2", &p->target.mesh));
@@ -332,7 +332,7 @@ static void test_states(void **state) {
     }
     const ls_tensor logits = ls_linear_wide(whole, x, ls_parameter(whole, "head", 2, (int64_t[]){V, E}));
     for (size_t i = 0; i < LS_COUNT(by); i++) {
-        play p = {.S = S, .V = V, .prompt = 1, .linear_way = by[i]};
+        play p = {.S = S, .V = V, .prompt = 1, .recurrence_way = by[i]};
         decodes_like_the_whole(&p, by[i], whole, logits, 0, 2 * LAYERS - 1,
                                1); /* a convolution of width 1 keeps nothing */
     }

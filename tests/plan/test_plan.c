@@ -99,7 +99,7 @@ static const ls_plan_candidate *find(const ls_plan *plan, const char *strategy, 
     for (int i = 0; i < plan->n_candidates; i++) {
         const ls_plan_candidate *c = &plan->candidates[i];
         if (mesh_ring(&c->mesh) == ring && mesh_ulysses(&c->mesh) == ulysses && c->layout == layout &&
-            strcmp(c->strategy, strategy) == 0)
+            strcmp(c->strategies.full, strategy) == 0)
             return c;
     }
     return NULL;

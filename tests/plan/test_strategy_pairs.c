@@ -73,7 +73,8 @@ static void test_each_by_its_own(void **state) {
         const ls_target target = pair_of(i, meshes[i % LS_COUNT(meshes)]);
         const char *what;
         char said[LS_STRATEGY_TEXT];
-        ls_strategy_print(target.strategy, target.window_strategy, said);
+        const ls_strategies strategies = ls_target_strategies(&target);
+        ls_strategies_print(&strategies, said);
         must(network_solve(&in_turn, &target, LS_F64, LS_F64, &result));
         assert_string_equal(result.image->strategy, said);
         const double difference = network_difference(&result, &one, &what);
@@ -132,17 +133,18 @@ static ls_status plan(const problem *p, const char *strategy, ls_plan *out) {
 }
 
 /* The cheapest of all pairs, of which the plan tries only some; each is costed by itself. */
-static double least_seconds(const problem *p, ls_strategy_choice *of) {
+static double least_seconds(const problem *p, ls_strategies *of) {
     double least = INFINITY;
     for (size_t i = 0; i < (size_t)NAMES * NAMES; i++) {
         char text[LS_STRATEGY_TEXT];
         ls_plan one;
-        ls_strategy_print(names[i / NAMES], names[i % NAMES], text);
+        const ls_strategies pair = {.full = names[i / NAMES], .window = names[i % NAMES]};
+        ls_strategies_print(&pair, text);
         assert_ok(plan(p, text, &one));
         LS_ASSERT(one.candidates != NULL);
         if (one.candidates[0].seconds < least) {
             least = one.candidates[0].seconds;
-            *of = (ls_strategy_choice){names[i / NAMES], names[i % NAMES], true};
+            *of = pair;
         }
         ls_plan_free(&one);
     }
@@ -153,21 +155,22 @@ static void test_plan_takes_the_cheapest_pair(void **state) {
     (void)state;
     problem p;
     ls_plan made;
-    ls_strategy_choice least = {NULL, NULL, false};
+    ls_strategies least = {.full = NULL};
     make_problem(&p, true);
     const double seconds = least_seconds(&p, &least);
     assert_ok(plan(&p, "auto", &made));
     LS_ASSERT(made.candidates != NULL);
     const ls_plan_candidate *best = &made.candidates[0];
     if (!(best->seconds <= seconds * (1 + 1e-6)))
-        fail_msg("planned %g s (%s, %s), but full=%s,window=%s takes %g", best->seconds, best->strategy,
-                 best->window_strategy != NULL ? best->window_strategy : "the same", least.full, least.window, seconds);
-    assert_non_null(best->window_strategy); /* at these lengths one is cheaper without a window, another with one */
+        fail_msg("planned %g s (%s, %s), but full=%s,window=%s takes %g", best->seconds, best->strategies.full,
+                 best->strategies.window != NULL ? best->strategies.window : "the same", least.full, least.window,
+                 seconds);
+    assert_non_null(best->strategies.window); /* at these lengths one is cheaper without a window, another with one */
     ls_plan_free(&made);
     assert_ok(plan(&p, "window=gather", &made));
     for (int i = 0; i < made.n_candidates; i++) {
         const ls_plan_candidate *c = &made.candidates[i];
-        assert_string_equal(c->window_strategy != NULL ? c->window_strategy : c->strategy, "gather");
+        assert_string_equal(c->strategies.window != NULL ? c->strategies.window : c->strategies.full, "gather");
     }
     ls_plan_free(&made);
     ls_graph_destroy(p.graph);
@@ -182,11 +185,11 @@ static void test_refused(void **state) {
     ls_plan_free(&made);
     assert_error(plan(&p, "full=rings", &made), LS_USAGE, "\"rings\" is not known", "tokenring");
     ls_plan_free(&made);
-    assert_error(plan(&p, "wide=ring", &made), LS_USAGE, "\"wide=ring\"", "window=NAME");
+    assert_error(plan(&p, "wide=ring", &made), LS_USAGE, "\"wide\" is no kind of layer", "full, window");
     ls_plan_free(&made);
     assert_ok(plan(&p, "full=ring", &made));
     LS_ASSERT(made.candidates != NULL);
-    assert_null(made.candidates[0].window_strategy);
+    assert_null(made.candidates[0].strategies.window);
     ls_plan_free(&made);
     ls_graph_destroy(p.graph);
 }

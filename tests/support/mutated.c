@@ -93,7 +93,7 @@ mutation_verdicts judge_state_mutations(uint64_t first, int edits, int seeds) {
         const ls_target target = {.mesh = mesh_of(jobs[i].dp, jobs[i].ring, jobs[i].ulysses),
                                   .strategy = "local",
                                   .layout = jobs[i].zigzag ? LS_LAYOUT_ZIGZAG : LS_LAYOUT_CONTIGUOUS,
-                                  .linear_way = jobs[i].way,
+                                  .recurrence_way = jobs[i].way,
                                   .shard = &ls_shard_modes[jobs[i].shard],
                                   .threads = 1};
         ls_graph *graph = ls_graph_create(LS_F64);

@@ -36,12 +36,18 @@ static bool is_near(const ls_target *target, const ls_team *team) {
     return true;
 }
 
-/* The choice is one for all attention, so each of its strategies must be able to. */
-static ls_status all_read_in_place(const ls_target *target, bool *out) {
-    bool windows = true;
-    LS_TRY(ls_strategy_reads_in_place(target->strategy, out));
-    if (target->window_strategy != NULL) LS_TRY(ls_strategy_reads_in_place(target->window_strategy, &windows));
-    *out &= windows;
+/*
+ * The choice is one for all attention, so each of its strategies must be able to: *cannot is one that is not; NULL, all
+ * are.
+ */
+static ls_status reads_in_place(const ls_target *target, const char **cannot) {
+    const char *const used[] = {target->strategy, target->window_strategy};
+    *cannot = NULL;
+    for (size_t i = 0; i < LS_COUNT(used); i++) {
+        bool can = true;
+        if (used[i] != NULL) LS_TRY(ls_strategy_reads_in_place(used[i], &can));
+        if (!can) *cannot = used[i];
+    }
     return ls_ok();
 }
 
@@ -56,7 +62,9 @@ ls_status ls_choose_transfers(const ls_target *target, ls_axes *in_place) {
         ls_axes axes;
         bool supported;
     } exchanges[] = {{ls_mesh_block_axes(mesh), false}, {ls_mesh_head_axes(mesh), true}};
-    LS_TRY(all_read_in_place(target, &exchanges[0].supported));
+    const char *cannot;
+    LS_TRY(reads_in_place(target, &cannot));
+    exchanges[0].supported = cannot == NULL;
     const bool asked = target->transfers == LS_TRANSFERS_IN_PLACE;
     const bool wanted = asked || (target->transfers == LS_TRANSFERS_AUTO && ls_mesh_head_axes(mesh) == 0);
     bool any_near = false;
@@ -72,7 +80,6 @@ ls_status ls_choose_transfers(const ls_target *target, ls_axes *in_place) {
         return ls_error(
             LS_USAGE,
             "--transfers in-place: the transport does not let a rank read the memory of those that share its sequence");
-    char strategy[LS_STRATEGY_TEXT];
-    ls_strategy_print(target->strategy, target->window_strategy, strategy);
-    return ls_error(LS_USAGE, "--transfers in-place: strategy %s has no such lowering; expected put", strategy);
+    return ls_error(LS_USAGE, "--transfers in-place: strategy %s has no such lowering; expected put",
+                    cannot != NULL ? cannot : target->strategy);
 }

@@ -43,58 +43,6 @@ ls_status ls_strategy_under(const ls_target *target, const ls_mask *mask, const 
     return ls_strategy_find(apart ? target->window_strategy : target->strategy, out);
 }
 
-/* --- as --strategy says them -------------------------------------------------------------------------------------- */
-
-static const char full_kind[] = "full", window_kind[] = "window";
-
-/* A strategy's name of `bytes` characters; "auto" leaves *out as it is. */
-static ls_status parse_name(const char *text, size_t bytes, const char **out) {
-    char name[32];
-    const ls_strategy *found;
-    snprintf(name, sizeof name, "%.*s", (int)bytes, text);
-    if (strcmp(name, "auto") == 0) return ls_ok();
-    LS_TRY(ls_strategy_find(name, &found));
-    *out = found->name;
-    return ls_ok();
-}
-
-static bool is_kind(const char *text, const char *equals, const char *kind) {
-    return (size_t)(equals - text) == strlen(kind) && strncmp(text, kind, strlen(kind)) == 0;
-}
-
-/* "KIND=NAME" of `bytes` characters. */
-static ls_status parse_part(const char *text, size_t bytes, ls_strategy_choice *out) {
-    const char *equals = memchr(text, '=', bytes);
-    const size_t name = equals == NULL ? 0 : (size_t)(text + bytes - equals) - 1;
-    if (equals != NULL && is_kind(text, equals, full_kind)) return parse_name(equals + 1, name, &out->full);
-    if (equals != NULL && is_kind(text, equals, window_kind)) return parse_name(equals + 1, name, &out->window);
-    return ls_error(LS_USAGE,
-                    "--strategy: \"%.*s\" is no kind of attention with its strategy; expected %s=NAME or %s=NAME",
-                    (int)bytes, text, full_kind, window_kind);
-}
-
-ls_status ls_strategy_parse(const char *text, ls_strategy_choice *out) {
-    *out = (ls_strategy_choice){.by_kind = text != NULL && strchr(text, '=') != NULL};
-    if (text == NULL) return ls_ok();
-    if (!out->by_kind) {
-        LS_TRY(parse_name(text, strlen(text), &out->full));
-        out->window = out->full;
-        return ls_ok();
-    }
-    for (const char *end; *text != 0; text = *end == 0 ? end : end + 1) {
-        end = strchrnul(text, ',');
-        LS_TRY(parse_part(text, (size_t)(end - text), out));
-    }
-    return ls_ok();
-}
-
-void ls_strategy_print(const char *strategy, const char *window_strategy, char out[LS_STRATEGY_TEXT]) {
-    if (window_strategy == NULL || strcmp(window_strategy, strategy) == 0)
-        snprintf(out, LS_STRATEGY_TEXT, "%s", strategy);
-    else
-        snprintf(out, LS_STRATEGY_TEXT, "%s=%s,%s=%s", full_kind, strategy, window_kind, window_strategy);
-}
-
 /* --- which are tried ---------------------------------------------------------------------------------------------- */
 
 static bool is_same_way(const ls_strategy *a, const ls_strategy *b) {

@@ -90,7 +90,7 @@ static const ls_linear_way *way_of(ls_builder *b, const ls_linear_site *site) {
     const ls_state_way *way = NULL;
     ls_status found = check_heads(b, site);
     if (found.code == LS_OK)
-        found = ls_state_way_of(b, b->target->linear_way, "linear recurrences", ways, LS_COUNT(ways), site, &way);
+        found = ls_state_way_of(b, b->target->recurrence_way, "linear recurrences", ways, LS_COUNT(ways), site, &way);
     if (found.code != LS_OK) ls_build_fail(b, found);
     return (const ls_linear_way *)(const void *)way;
 }
