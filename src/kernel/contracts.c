@@ -512,7 +512,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                      .params = true,
                                      .check = ls_check_linear_recurrence_forward,
                                      .reads = RESULT(1),
-                                     .cost = LS_COST_PRODUCT},
+                                     .cost = LS_COST_RECURRENCE},
     /*
      * Its gradient, of the state in front of the tokens. dstate is the gradient of the state behind them, and becomes
      * that of the state in front of them. unmasked: `state` and dstate are those of all tokens, and stay.
@@ -525,7 +525,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                           .params = true,
                                           .check = ls_check_linear_recurrence_grad,
                                           .reads = RESULT(5),
-                                          .cost = LS_COST_PRODUCT},
+                                          .cost = LS_COST_RECURRENCE_GRAD},
     /*
      * What these tokens do to any state: S becomes M S + U. A map is U[D,E], then M: a matrix [D,D] if params.delta,
      * otherwise its diagonal, of D elements where the decay has so many, or 1 for all.
@@ -535,7 +535,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                          .out = "map G[B,H,Z]",
                                          .params = true,
                                          .check = ls_check_linear_recurrence_map,
-                                         .cost = LS_COST_PRODUCT},
+                                         .cost = LS_COST_RECURRENCE},
     /* What they do to the gradient of a state behind them: it becomes M^T dS + U, with the M of their map. */
     [LS_KERNEL_LINEAR_RECURRENCE_BACK] = {.name = "linear_recurrence_back",
                                           .in =
@@ -543,7 +543,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                           .out = "map G[B,H,Z]",
                                           .params = true,
                                           .check = ls_check_linear_recurrence_back,
-                                          .cost = LS_COST_PRODUCT},
+                                          .cost = LS_COST_RECURRENCE},
     /* state = what the maps make of it, one after the other; with M^T for M if params.transposed. */
     [LS_KERNEL_LINEAR_RECURRENCE_FOLLOW] = {.name = "linear_recurrence_follow",
                                             .in = "maps ~G[M,B,H,Z]",
@@ -551,7 +551,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                             .params = true,
                                             .check = ls_check_linear_recurrence_follow,
                                             .reads = RESULT(0),
-                                            .cost = LS_COST_PRODUCT},
+                                            .cost = LS_COST_RECURRENCE},
     /*
      * A recurrent cell a head (longspan/rnn.h). Gates lie one behind the other in x, X = gates D, and in the weight, W
      * = X; that of a diagonal cell has its numbers. bias: C = W or 0. places: F = 0 or 1; in front of place 0 the state

@@ -64,6 +64,8 @@ typedef enum ls_cost_kind {
     LS_COST_OFFLOAD, /* its bytes go to memory of the host; they come from there */
     LS_COST_FETCH,
     LS_COST_PRODUCT,
+    LS_COST_RECURRENCE, /* linear: products of a few rows and columns, and a triangular system */
+    LS_COST_RECURRENCE_GRAD,
     LS_COST_ATTENTION,
     LS_COST_ATTENTION_GRAD,
 } ls_cost_kind;

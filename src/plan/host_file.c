@@ -26,6 +26,8 @@ static const rate_row of_type[] = {
     ATTENTION(LS_BACKWARD, "attention_grad", row, 0),
     ATTENTION(LS_BACKWARD, "attention_grad", byte, 0),
     {"matmul", offsetof(ls_core_rates, matmul), 1},
+    {"recurrence", offsetof(ls_core_rates, recurrence[LS_FORWARD]), 1},
+    {"recurrence_grad", offsetof(ls_core_rates, recurrence[LS_BACKWARD]), 1},
     {"split", offsetof(ls_core_rates, split), 0},
 };
 #undef ATTENTION

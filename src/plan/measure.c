@@ -118,6 +118,7 @@ static ls_status measure_type(ls_arena *arena, ls_timed_place *place, ls_dtype T
     const bool on_cpu = ls_timed_place_width(place) == 0, reference = on_cpu && T == LS_F64;
     LS_TRY(ls_measure_attention(arena, place, T, rates->attention));
     LS_TRY(measure_matmul(place, T, rates));
+    LS_TRY(ls_measure_recurrence(place, T, rates->recurrence));
     if (on_cpu && ls_pool_threads(place->pool) > 1) LS_TRY(measure_split(place, T, &rates->split));
     return ls_measure_streams(arena, place, T, reference ? 0x1p18 : host->cache, host->overhead, rates->bytes);
 }

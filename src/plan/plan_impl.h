@@ -95,6 +95,9 @@ ls_attention_shape ls_long_attention(const ls_timed_place *place, ls_dtype T, in
 LS_MUST_USE ls_status ls_measure_attention(ls_arena *arena, ls_timed_place *place, ls_dtype T,
                                            ls_attention_cost out[LS_DIRECTIONS]);
 
+/* Measures the flops per second of a linear recurrence, forward and backward. */
+LS_MUST_USE ls_status ls_measure_recurrence(ls_timed_place *place, ls_dtype T, double out[LS_DIRECTIONS]);
+
 /*
  * Measures the costs by bytes of the kernels with a sample. cache: bytes of a core's share; overhead: seconds of a call
  * that are not of its bytes.

@@ -10,9 +10,10 @@
  * their time; kernels bound by memory; puts between processes.
  */
 static const struct {
-    double f64_flops; /* the reference kernels */
+    double f64_flops;  /* the reference kernels */
+    double recurrence; /* the rate of linear recurrences, which compute in f32, as a part of that of f32 products */
     double memory, bandwidth, latency;
-} nominal = {.f64_flops = 1e9, .memory = 1.5e10, .bandwidth = 8e9, .latency = 2e-6};
+} nominal = {.f64_flops = 1e9, .recurrence = 0.7, .memory = 1.5e10, .bandwidth = 8e9, .latency = 2e-6};
 
 /* Flops per second of kernels that may need these features. The last row that an instruction set allows is taken. */
 typedef struct nominal_flops {
@@ -37,7 +38,7 @@ static ls_attention_cost attention_at(double flops) {
 
 static ls_core_rates everywhere(double flops) {
     const ls_attention_cost cost = attention_at(flops);
-    ls_core_rates rates = {.attention = {cost, cost}, .matmul = flops};
+    ls_core_rates rates = {.attention = {cost, cost}, .matmul = flops, .recurrence = {flops, flops}};
     for (int i = 0; i < LS_KERNEL_IDS; i++) rates.bytes[i] = (ls_byte_cost){1 / nominal.memory, 1 / nominal.memory};
     return rates;
 }
@@ -47,13 +48,20 @@ static ls_core_rates everywhere(double flops) {
  * where nothing is known of ours. A byte of a put is read and written.
  */
 static const struct {
-    double memory, cache_memory, cache, peer, link, latency, overhead;
-} gpu = {
-    .memory = 3e12, .cache_memory = 5e12, .cache = 50e6, .peer = 4e11, .link = 5e10, .latency = 5e-6, .overhead = 3e-6};
+    double memory, cache_memory, cache, recurrence, peer, link, latency, overhead;
+} gpu = {.memory = 3e12,
+         .cache_memory = 5e12,
+         .cache = 50e6,
+         .recurrence = 1e12,
+         .peer = 4e11,
+         .link = 5e10,
+         .latency = 5e-6,
+         .overhead = 3e-6};
 
 static ls_core_rates everywhere_on_gpu(double flops, double product, double forward, double backward) {
     ls_core_rates rates = everywhere(flops);
     rates.matmul = product;
+    rates.recurrence[LS_FORWARD] = rates.recurrence[LS_BACKWARD] = gpu.recurrence; /* a state is read for each token */
     rates.attention[LS_FORWARD] = (ls_attention_cost){.flop = 1 / forward, .byte = 1 / gpu.memory};
     rates.attention[LS_BACKWARD] = (ls_attention_cost){.flop = 1 / backward, .byte = 1 / gpu.memory};
     for (int i = 0; i < LS_KERNEL_IDS; i++) rates.bytes[i] = (ls_byte_cost){1 / gpu.cache_memory, 1 / gpu.memory};
@@ -89,8 +97,11 @@ static ls_host nominal_processor(ls_isa isa) {
                     .from_host = nominal.memory / 2,
                     .latency = nominal.latency};
     host.type[LS_BF16].matmul = flops->bf16_matmul;
-    for (int direction = 0; direction < LS_DIRECTIONS; direction++)
+    for (int direction = 0; direction < LS_DIRECTIONS; direction++) {
+        host.type[LS_F32].recurrence[direction] = nominal.recurrence * flops->f32;
+        host.type[LS_BF16].recurrence[direction] = nominal.recurrence * flops->f32;
         host.type[LS_BF16].attention[direction] = attention_at(flops->bf16_attention[direction]);
+    }
     return host;
 }
 
@@ -146,6 +157,7 @@ ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores) {
     ls_core_rates all = {.matmul = rates->matmul * cores, .split = rates->split};
     for (int direction = 0; direction < LS_DIRECTIONS; direction++) {
         const ls_attention_cost *one = &rates->attention[direction];
+        all.recurrence[direction] = rates->recurrence[direction] * cores;
         all.attention[direction] =
             (ls_attention_cost){one->flop / cores, one->pair / cores, one->row / cores, one->byte / cores};
     }
@@ -214,6 +226,9 @@ static double kernel_seconds(const ls_instr *instr, double far, const ls_rates *
     if (c->cost == LS_COST_OFFLOAD) return before + ls_operand_bytes(&instr->in[0]) / rates->to_host;
     if (c->cost == LS_COST_FETCH) return before + ls_operand_bytes(&instr->in[0]) / rates->from_host;
     if (c->cost == LS_COST_PRODUCT) return before + product_seconds(instr, moved, far, rates);
+    if (c->cost == LS_COST_RECURRENCE) return before + fmax(instr->flops / rates->core.recurrence[LS_FORWARD], moved);
+    if (c->cost == LS_COST_RECURRENCE_GRAD)
+        return before + fmax(instr->flops / rates->core.recurrence[LS_BACKWARD], moved);
     if (c->cost == LS_COST_COPY) return before + moved + pieces_seconds(&instr->in[0], &instr->out[0], rates);
     const double flop = rates->core.attention[LS_FORWARD].flop * (c->cost == LS_COST_PLAIN ? PLAIN_FLOP : 1);
     return before + fmax(instr->flops * flop, moved);

@@ -37,8 +37,9 @@ typedef struct ls_byte_cost {
 /* What one core does, for one element type. */
 typedef struct ls_core_rates {
     ls_attention_cost attention[LS_DIRECTIONS];
-    double matmul; /* of matrix products: flops per second */
-    double split;  /* a call split over two cores takes 1 + split times as long as half of it on one core */
+    double matmul;                    /* of matrix products: flops per second */
+    double recurrence[LS_DIRECTIONS]; /* of linear recurrences and their gradient: the same */
+    double split; /* a call split over two cores takes 1 + split times as long as half of it on one core */
     ls_byte_cost bytes[LS_KERNEL_IDS]; /* of contracts that are measured; others as `add` (ls_measured_as) */
 } ls_core_rates;
 

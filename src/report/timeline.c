@@ -26,11 +26,11 @@ static const char *const kind_names[BOX_KINDS] = {
     "signals",   "wait of one queue",    "idle: all queues wait"};
 
 static box_kind kind_of(const ls_instr *instr) {
-    static const box_kind own[] = {[LS_COST_BYTES] = BOX_KERNEL,
-                                   [LS_COST_COPY] = BOX_KERNEL,
-                                   [LS_COST_PRODUCT] = BOX_MATMUL,
-                                   [LS_COST_ATTENTION] = BOX_ATTENTION,
-                                   [LS_COST_ATTENTION_GRAD] = BOX_GRADIENT};
+    static const box_kind own[] = {[LS_COST_BYTES] = BOX_KERNEL,        [LS_COST_PLAIN] = BOX_KERNEL,
+                                   [LS_COST_COPY] = BOX_KERNEL,         [LS_COST_OFFLOAD] = BOX_KERNEL,
+                                   [LS_COST_FETCH] = BOX_KERNEL,        [LS_COST_PRODUCT] = BOX_MATMUL,
+                                   [LS_COST_RECURRENCE] = BOX_KERNEL,   [LS_COST_RECURRENCE_GRAD] = BOX_KERNEL,
+                                   [LS_COST_ATTENTION] = BOX_ATTENTION, [LS_COST_ATTENTION_GRAD] = BOX_GRADIENT};
     if (instr->kind == LS_INSTR_KERNEL) return own[ls_contracts[instr->kernel->id].cost];
     if (ls_traits(instr)->awaits) return BOX_WAIT;
     return ls_traits(instr)->moves ? BOX_PUT : BOX_SIGNAL;

@@ -13,8 +13,8 @@
 #include "support/fake_cuda.h"
 #include "support/scratch.h"
 
-static const ls_core_rates core = {.attention = {{2.5e-12, 1e-9, 3e-8, 1e-10}, {2e-12, 5e-10, 5e-8, 0}},
-                                   .matmul = 9e11};
+static const ls_core_rates core = {
+    .attention = {{2.5e-12, 1e-9, 3e-8, 1e-10}, {2e-12, 5e-10, 5e-8, 0}}, .matmul = 9e11, .recurrence = {5e11, 4e11}};
 
 static const ls_host_of ref = {.isa = LS_ISA_REF};
 static const ls_row_rates no_rows = {.n = 0};
@@ -34,6 +34,8 @@ static void test_attention_rate(void **state) {
     ls_core_rates slower = core; /* each doubling of the cores of a call costs as much as the first */
     slower.split = 0.1;
     assert_float_equal(ls_core_rates_of(&slower, 1).matmul / core.matmul, 1, 1e-9);
+    assert_float_equal(ls_core_rates_of(&slower, 2).recurrence[LS_BACKWARD] / core.recurrence[LS_BACKWARD], 2 / 1.1,
+                       1e-9);
     assert_float_equal(ls_core_rates_of(&slower, 0.5).matmul / core.matmul, 0.5, 1e-9);
     assert_float_equal(ls_core_rates_of(&slower, 2).matmul / core.matmul, 2 / 1.1, 1e-9);
     assert_float_equal(ls_core_rates_of(&slower, 8).matmul / core.matmul, 8 / 1.331, 1e-9);
@@ -75,6 +77,12 @@ static void test_attention_seconds(void **state) {
     rates.core.bytes[LS_KERNEL_ADD].far = 1e-9; /* bytes from memory cost time, bytes in a cache do not */
     assert_float_equal(ls_instr_seconds(&product, 0, &rates) / (1e-6 + flops / 9e11), 1, 1e-9);
     assert_float_equal(ls_instr_seconds(&product, 1000, &rates) / (1e-6 + flops / 9e11 + 1e-6), 1, 1e-9);
+    static const ls_kernel recurrence = {.id = LS_KERNEL_LINEAR_RECURRENCE_MAP},
+                           gradient = {.id = LS_KERNEL_LINEAR_RECURRENCE_GRAD};
+    product.kernel = &recurrence;
+    assert_float_equal(ls_instr_seconds(&product, 0, &rates) / (1e-6 + flops / 5e11), 1, 1e-9);
+    product.kernel = &gradient;
+    assert_float_equal(ls_instr_seconds(&product, 0, &rates) / (1e-6 + flops / 4e11), 1, 1e-9);
     ls_instr put = {.kind = LS_INSTR_PUT, .n_in = 1, .in = in, .n_out = 1, .out = in};
     rates.put = (ls_byte_cost){1e-10, 3e-10};
     const double sent = ls_operand_bytes(&in[0]);

@@ -33,6 +33,10 @@ static void print_type(ls_dtype type, const ls_core_rates *a, const ls_core_rate
     fprintf(out, "a query of a head   %-4s %11.0f %11.0f  ns\n", name, a->attention[LS_FORWARD].row * 1e9,
             b->attention[LS_FORWARD].row * 1e9);
     fprintf(out, "matrix product      %-4s %11.1f %11.1f  GFLOP/s\n", name, a->matmul / 1e9, b->matmul / 1e9);
+    fprintf(out, "linear recurrence   %-4s %11.1f %11.1f  GFLOP/s\n", name, a->recurrence[LS_FORWARD] / 1e9,
+            b->recurrence[LS_FORWARD] / 1e9);
+    fprintf(out, "its gradient        %-4s %11.1f %11.1f  GFLOP/s\n", name, a->recurrence[LS_BACKWARD] / 1e9,
+            b->recurrence[LS_BACKWARD] / 1e9);
     if (!gpu)
         fprintf(out, "  split over two    %-4s %11.1f %11.1f  %% longer than its halves\n", name, 100 * a->split,
                 100 * b->split);
@@ -297,7 +301,7 @@ const cli_command cli_bench = {
     .summary = "measure this machine",
     .usage = "NAME [options]",
     .about =
-        "machine: measures what one core does while all others do the same: attention, its gradient and matrix products of each type, kernels "
+        "machine: measures what one core does while all others do the same: attention, linear recurrences, their gradients and matrix products of each type, kernels "
         "bound by their bytes, in a cache and from memory, and puts between ranks. Takes half a minute; the machine should be idle. "
         "The rates are kept in the user's cache folder ($XDG_CACHE_HOME/longspan, else ~/.cache/longspan). From then on all commands predict "
         "and choose by them instead of by nominal rates. With --device cuda: the rates of one GPU, of each row of kernels for the same calls, "
