@@ -5,8 +5,9 @@
  *
  * Then the diagonal cells over 16,384 tokens of one sequence by the number of elements and the scale of the cell's
  * numbers (normal, as x is): all tokens in one call, which may cut the sequence into pieces, beside calls of 512, which
- * do not; whether their results are the same bits; and after how many tokens, on average and at most, an element that
- * began at 0 at some token has the results of the whole sequence to the last bit, and how many do not within 512.
+ * do not; whether their results are the same bits; the same of the gradient, rnn_grad, and how far the gradients of the
+ * numbers lie apart; and after how many tokens, on average and at most, an element that began at 0 at some token has
+ * the results of the whole sequence to the last bit, and how many do not within 512.
  *
  * One JSON object per line; the best of several runs.
  *
@@ -43,6 +44,7 @@ static float *numbers(int64_t n, float scale) {
 
 typedef struct arrays {
     float *x, *weight, *turned, *y, *state;
+    float *states; /* in front of each call: forward they are kept there, backwards they are given; or NULL */
 } arrays;
 
 static void release(const arrays *a) {
@@ -98,47 +100,103 @@ static void plain_gru(const work *p, const arrays *a) {
     }
 }
 
-/* All tokens in calls of `tokens`. */
-static double time_kernel(const work *p, const arrays *a, int64_t tokens, ls_pool *pool) {
-    const ls_rnn_params params = {.kind = p->kind};
+static int64_t rows_of(const work *p) {
     const ls_rnn_sizes s = ls_rnn_sizes_of(p->kind);
-    const int64_t rows = s.numbers > 0 ? s.numbers : s.gates * p->D;
-    ls_kernel_call call = {.n_in = 4, .n_out = 2, .params = &params, .threads = ls_pool_threads(pool)};
-    call.in[0] = ls_view_dense(a->x, LS_F32, 4, (int64_t[]){p->B, p->N, p->H, s.gates * p->D});
-    call.in[1] = ls_view_dense(a->weight, LS_F32, 3, (int64_t[]){p->H, rows, p->D});
-    call.in[2] = ls_view_dense(a->weight, LS_F32, 2, (int64_t[]){p->H, 0});
-    call.in[3] = ls_view_dense(a->weight, LS_I32, 3, (int64_t[]){p->B, p->N, 0});
-    call.out[0] = ls_view_dense(a->y, LS_F32, 4, (int64_t[]){p->B, p->N, p->H, p->D});
-    call.out[1] = ls_view_dense(a->state, LS_F32, 3, (int64_t[]){p->B, p->H, s.states * p->D});
+    return s.numbers > 0 ? s.numbers : s.gates * p->D;
+}
+
+static int64_t state_of(const work *p) { return p->B * p->H * ls_rnn_sizes_of(p->kind).states * p->D; }
+
+static void give_inputs(const work *p, const arrays *a, ls_kernel_call *call) {
+    call->in[0] = ls_view_dense(a->x, LS_F32, 4, (int64_t[]){p->B, p->N, p->H, ls_rnn_sizes_of(p->kind).gates * p->D});
+    call->in[1] = ls_view_dense(a->weight, LS_F32, 3, (int64_t[]){p->H, rows_of(p), p->D});
+    call->in[2] = ls_view_dense(a->weight, LS_F32, 2, (int64_t[]){p->H, 0});
+    call->in[3] = ls_view_dense(a->weight, LS_I32, 3, (int64_t[]){p->B, p->N, 0});
+    call->n_in = 4;
+}
+
+/* `tokens` of those of a view of all. */
+static ls_view part_of(const ls_view *all, int64_t first, int64_t tokens) {
+    ls_view v = *all;
+    v.data = (float *)all->data + first * all->stride[1];
+    v.size[1] = tokens;
+    return v;
+}
+
+static bool is_of_tokens(const work *p, const ls_view *v) { return v->ndim > 2 && v->size[1] == p->N; }
+
+/* Of what belongs to tokens, those of some. */
+static ls_kernel_call call_of(const work *p, const ls_kernel_call *all, int64_t first, int64_t tokens) {
+    ls_kernel_call call = *all;
+    for (int i = 0; i < call.n_in; i++)
+        if (is_of_tokens(p, &call.in[i])) call.in[i] = part_of(&call.in[i], first, tokens);
+    for (int i = 0; i < call.n_out; i++)
+        if (is_of_tokens(p, &call.out[i])) call.out[i] = part_of(&call.out[i], first, tokens);
+    return call;
+}
+
+/* The best time of all tokens in calls of `tokens`, backwards from the last; `begin` comes before each repetition. */
+typedef struct timing {
+    const work *work;
+    ls_kernel_id id;
+    int64_t tokens;
+    void (*begin)(const work *, const ls_kernel_call *);
+    float *states; /* as in `arrays` */
+} timing;
+
+static double time_calls(const timing *t, ls_kernel_call *all, ls_pool *pool) {
+    const work *p = t->work;
+    const bool back = t->id == LS_KERNEL_RNN_GRAD;
     ls_machine machine;
     ls_machine_detect(&machine);
-    const ls_kernel_request request = {.id = LS_KERNEL_RNN, .dtype = LS_F32, .isa = machine.isa, .call = &call};
+    const ls_kernel_request request = {.id = t->id, .dtype = LS_F32, .isa = machine.isa, .call = all};
     const ls_kernel *kernel = NULL;
     void *state = NULL;
+    all->threads = ls_pool_threads(pool);
     stop_unless(ls_kernel_find(&request, &kernel));
-    call.in[0].size[1] = call.in[3].size[1] = call.out[0].size[1] = tokens;
-    call.workspace = aligned_alloc(64, ls_round_up(kernel->workspace(&call) + 1, 64));
-    stop_unless(kernel->prepare(&call, &state));
+    const ls_kernel_call first = call_of(p, all, 0, t->tokens);
+    all->workspace = aligned_alloc(64, ls_round_up(kernel->workspace(&first) + 1, 64));
+    stop_unless(kernel->prepare(&first, &state));
+    const size_t bytes = (size_t)state_of(p) * sizeof(float);
     double best = INFINITY;
-    for (int i = 0; i < REPETITIONS; i++) {
-        memset(a->state, 0, (size_t)(p->B * p->H * s.states * p->D) * sizeof(float));
+    for (int r = 0; r < REPETITIONS; r++) {
+        t->begin(p, all);
         const double start = ls_seconds();
-        for (int64_t n = 0; n < p->N; n += tokens) {
-            call.in[0].data = a->x + n * p->H * s.gates * p->D;
-            call.out[0].data = a->y + n * p->H * p->D;
+        for (int64_t i = 0, n = p->N / t->tokens; i < n; i++) {
+            const int64_t part = back ? n - 1 - i : i;
+            ls_kernel_call call = call_of(p, all, part * t->tokens, t->tokens);
+            float *kept = t->states == NULL ? NULL : t->states + part * state_of(p);
+            if (kept != NULL && back) call.in[6].data = kept;
+            if (kept != NULL && !back) memcpy(kept, call.out[1].data, bytes);
             kernel->run(&call, state, pool);
         }
         best = fmin(best, ls_seconds() - start);
     }
-    free(call.workspace);
+    free(all->workspace);
     return best;
+}
+
+static void begin_at_zero(const work *p, const ls_kernel_call *call) {
+    memset(call->out[1].data, 0, (size_t)state_of(p) * sizeof(float));
+}
+
+/* All tokens in calls of `tokens`. */
+static double time_kernel(const work *p, const arrays *a, int64_t tokens, ls_pool *pool) {
+    const ls_rnn_params params = {.kind = p->kind};
+    ls_kernel_call call = {.n_out = 2, .params = &params};
+    give_inputs(p, a, &call);
+    call.out[0] = ls_view_dense(a->y, LS_F32, 4, (int64_t[]){p->B, p->N, p->H, p->D});
+    call.out[1] = ls_view_dense(a->state, LS_F32, 3, (int64_t[]){p->B, p->H, ls_rnn_sizes_of(p->kind).states * p->D});
+    const timing t = {p, LS_KERNEL_RNN, tokens, begin_at_zero, a->states};
+    return time_calls(&t, &call, pool);
 }
 
 static void measure(const work *p, void (*plain)(const work *, const arrays *), ls_pool *pool) {
     const ls_rnn_sizes s = ls_rnn_sizes_of(p->kind);
     const int64_t rows = s.numbers > 0 ? s.numbers : s.gates * p->D, heads = p->B * p->N * p->H;
-    arrays a = {numbers(heads * s.gates * p->D, 1), numbers(p->H * rows * p->D, 0.1f),
-                numbers(p->H * rows * p->D, 0.1f), numbers(heads * p->D, 0), numbers(p->B * p->H * s.states * p->D, 0)};
+    arrays a = {
+        numbers(heads * s.gates * p->D, 1), numbers(p->H * rows * p->D, 0.1f), numbers(p->H * rows * p->D, 0.1f),
+        numbers(heads * p->D, 0),           numbers(state_of(p), 0),           NULL};
     for (int64_t h = 0; h < p->H; h++)
         for (int64_t i = 0; i < rows * p->D; i++)
             a.turned[h * rows * p->D + i % p->D * rows + i / p->D] = a.weight[h * rows * p->D + i];
@@ -188,26 +246,96 @@ static void add_forgetting(const work *p, const arrays *a, const float *y, int64
     }
 }
 
+/* Of one layer: what rnn_grad is given beside `arrays`, and what it makes. */
+typedef struct gradients {
+    float *dy, *dx, *dweight, *dstate;
+} gradients;
+
+static void begin_sums(const work *p, const ls_kernel_call *call) {
+    memset(call->out[1].data, 0, (size_t)(p->H * rows_of(p) * p->D) * sizeof(float));
+    memset(call->out[3].data, 0, (size_t)state_of(p) * sizeof(float));
+}
+
+static double time_gradient(const work *p, const arrays *a, const gradients *g, int64_t tokens, ls_pool *pool) {
+    const ls_rnn_params params = {.kind = p->kind};
+    const int64_t size = ls_rnn_sizes_of(p->kind).states * p->D;
+    ls_kernel_call call = {.n_out = 4, .params = &params};
+    give_inputs(p, a, &call);
+    call.n_in = 7;
+    call.in[4] = ls_view_dense(a->y, LS_F32, 4, (int64_t[]){p->B, p->N, p->H, p->D});
+    call.in[5] = ls_view_dense(g->dy, LS_F32, 4, (int64_t[]){p->B, p->N, p->H, p->D});
+    call.in[6] = ls_view_dense(a->states, LS_F32, 3, (int64_t[]){p->B, p->H, size});
+    call.out[0] = call.in[0];
+    call.out[0].data = g->dx;
+    call.out[1] = ls_view_dense(g->dweight, LS_F32, 3, (int64_t[]){p->H, rows_of(p), p->D});
+    call.out[2] = ls_view_dense(g->dweight, LS_F32, 2, (int64_t[]){p->H, 0});
+    call.out[3] = ls_view_dense(g->dstate, LS_F32, 3, (int64_t[]){p->B, p->H, size});
+    const timing t = {p, LS_KERNEL_RNN_GRAD, tokens, begin_sums, a->states};
+    return time_calls(&t, &call, pool);
+}
+
+/* Of all tokens in one call and in calls of PART tokens. */
+typedef struct times {
+    double all, chain, apart; /* seconds; of gradients of numbers, relative to the largest */
+    bool same;
+} times;
+
+static times time_both(const work *p, const arrays *a, ls_pool *pool) {
+    const int64_t n = p->N * p->D;
+    float *y = numbers(n, 0);
+    times t = {.chain = time_kernel(p, a, PART, pool)};
+    memcpy(y, a->y, (size_t)n * sizeof *y);
+    t.all = time_kernel(p, a, p->N, pool);
+    t.same = same_bits(y, a->y, (size_t)n * sizeof *y);
+    free(y);
+    return t;
+}
+
+static times time_both_back(const work *p, const arrays *given, ls_pool *pool) {
+    const int64_t n = p->N * ls_rnn_sizes_of(p->kind).gates * p->D, of_weight = rows_of(p) * p->D;
+    arrays a = *given;
+    a.states = numbers(p->N / PART * state_of(p), 0);
+    const gradients g = {numbers(p->N * p->D, 1), numbers(n, 0), numbers(of_weight, 0), numbers(state_of(p), 0)};
+    make_normal(g.dy, p->N * p->D, 1, 3);
+    (void)time_kernel(p, &a, PART, pool);
+    float *dx = numbers(n, 0), *dweight = numbers(of_weight, 0), most = 0, apart = 0;
+    times t = {.chain = time_gradient(p, &a, &g, PART, pool)};
+    memcpy(dx, g.dx, (size_t)n * sizeof *dx);
+    memcpy(dweight, g.dweight, (size_t)of_weight * sizeof *dweight);
+    t.all = time_gradient(p, &a, &g, p->N, pool);
+    t.same = same_bits(dx, g.dx, (size_t)n * sizeof *dx);
+    for (int64_t i = 0; i < of_weight; i++) {
+        most = fmaxf(most, fabsf(dweight[i]));
+        apart = fmaxf(apart, fabsf(dweight[i] - g.dweight[i]));
+    }
+    t.apart = (double)apart / (double)most;
+    float *const all[] = {g.dy, g.dx, g.dweight, g.dstate, a.states, dx, dweight};
+    for (size_t i = 0; i < LS_COUNT(all); i++) free(all[i]);
+    return t;
+}
+
 static void measure_diagonal(const char *name, ls_rnn_kind kind, int64_t D, double scale, ls_pool *pool) {
     const work p = {name, kind, 1, 16384, 1, D};
     const ls_rnn_sizes s = ls_rnn_sizes_of(kind);
-    arrays a = {numbers(p.N * s.gates * D, 1), numbers(s.numbers * D, 1), NULL, numbers(p.N * D, 0),
-                numbers(s.states * D, 0)};
+    arrays a = {numbers(p.N * s.gates * D, 1), numbers(s.numbers * D, 1), NULL,
+                numbers(p.N * D, 0),           numbers(state_of(&p), 0),  NULL};
     make_normal(a.x, p.N * s.gates * D, 1, 1);
     make_normal(a.weight, s.numbers * D, scale, 2);
+    const times t = time_both(&p, &a, pool), back = time_both_back(&p, &a, pool);
     float *y = numbers(p.N * D, 0);
-    const double chain = time_kernel(&p, &a, PART, pool);
     memcpy(y, a.y, (size_t)(p.N * D) * sizeof *y);
-    const double all = time_kernel(&p, &a, p.N, pool);
-    const bool same = same_bits(y, a.y, (size_t)(p.N * D) * sizeof *y);
     forgetting f = {0};
     for (int64_t first = PART; first + PART <= p.N; first += PART) add_forgetting(&p, &a, y, first, pool, &f);
+    const double ns = 1e9 / (double)p.N;
     printf("{\"cell\":\"%s\",\"tokens\":%lld,\"elements\":%lld,\"scale\":%g,\"threads\":%d,"
-           "\"kernel_us_a_token\":%.4f,\"chain_us_a_token\":%.4f,\"times\":%.2f,\"same_bits\":%s,"
+           "\"ns_a_token\":%.1f,\"chain\":%.1f,\"times\":%.2f,\"same_bits\":%s,"
+           "\"gradient_ns_a_token\":%.1f,\"gradient_chain\":%.1f,\"gradient_times\":%.2f,\"gradient_same_bits\":%s,"
+           "\"of_numbers_apart\":%.1e,\"both_times\":%.2f,"
            "\"forgets_after\":%.1f,\"at_most\":%lld,\"never_per_cent\":%.2f}\n",
-           name, (long long)p.N, (long long)D, scale, ls_pool_threads(pool), all / (double)p.N * 1e6,
-           chain / (double)p.N * 1e6, chain / all, same ? "true" : "false", f.sum / f.n, (long long)f.most,
-           100 * f.never / (f.n + f.never));
+           name, (long long)p.N, (long long)D, scale, ls_pool_threads(pool), t.all * ns, t.chain * ns, t.chain / t.all,
+           t.same ? "true" : "false", back.all * ns, back.chain * ns, back.chain / back.all,
+           back.same ? "true" : "false", back.apart, (t.chain + back.chain) / (t.all + back.all), f.sum / f.n,
+           (long long)f.most, 100 * f.never / (f.n + f.never));
     free(y);
     release(&a);
 }

@@ -15,12 +15,6 @@ static int64_t room_of(const rnn_call *r) {
     return r->D * whole_panels(r->rows) + r->B * (r->size + whole_panels(r->rows));
 }
 
-static size_t workspace(const ls_kernel_call *call) {
-    const rnn_call r = rnn_call_of(call, &call->out[0]);
-    const rnn_strands s = rnn_strands_of(&r, call);
-    return r.cell->numbers > 0 ? rnn_strands_workspace(&s) : (size_t)(r.H * room_of(&r)) * sizeof(float);
-}
-
 /* State [states][D] of the call as [states][wide], and back. */
 static void load_state(const rnn_call *r, const float *from, float *to) {
     memset(to, 0, (size_t)r->size * sizeof *to);
@@ -72,21 +66,43 @@ static void heads_part(const void *context, int part, int64_t start, int64_t end
 
 /* --- diagonal ----------------------------------------------------------------------------------------------------- */
 
-static void diagonal_part(const void *context, int part, int64_t start, int64_t end) {
-    (void)part;
-    rnn_strands_advance(context, start, end);
+V_INLINE void forward(const rnn_common *c, strand *s, int64_t n) {
+    v_f32 x[RNN_MOST_GATES], after[RNN_MOST_STATES];
+    for (int k = 0; k < c->cell->states && begins(c, s, n); k++) s->state[k] = v_set(0);
+    load_x(c, s, n, x);
+    c->cell->step(x, s->w, s->state, after);
+    v_store(s->y + n * c->of_y, after[0], lanes(c, s));
+    const bool leaves = !c->plain && rnn_leaves_state(c->call, s->b, n);
+    for (int k = 0; k < c->cell->states && !leaves; k++) s->state[k] = after[k];
 }
 
-static void mend_part(const void *context, int part, int64_t start, int64_t end) {
-    (void)part;
-    rnn_strands_mend(context, start, end);
+#define FORWARD(kind, name, gates, states, numbers) RNN_GO(kind, name, forward)
+#define FORWARD_ROW(kind, name, gates, states, numbers) [LS_RNN_##kind] = name##_go_forward,
+LS_RNN_DIAGONAL_CELLS(FORWARD)
+static const rnn_go forward_of[LS_RNN_KINDS] = {LS_RNN_DIAGONAL_CELLS(FORWARD_ROW)};
+
+static rnn_strands strands_of(const rnn_call *r, const ls_kernel_call *call) {
+    rnn_strands s = {.call = r,
+                     .go = forward_of,
+                     .states = r->cell->states,
+                     .before = call->out[1].data,
+                     .after = call->out[1].data};
+    rnn_strands_cut(&s, RNN_TOGETHER, call->threads);
+    return s;
 }
 
 static void run_diagonal(const ls_kernel_call *call, const rnn_call *r, ls_pool *pool) {
-    const rnn_strands s = rnn_strands_of(r, call);
-    const int64_t n = s.vectors * s.pieces;
-    ls_cpu_split(pool, n, ls_cpu_parts(n, RNN_TOGETHER, call->threads), diagonal_part, &s);
-    ls_cpu_split(pool, s.vectors, ls_cpu_parts(s.vectors, 1, call->threads), mend_part, &s);
+    rnn_strands s = strands_of(r, call);
+    rnn_strands_place(&s, call->workspace);
+    rnn_strands_run(&s, call->threads, pool);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+static size_t workspace(const ls_kernel_call *call) {
+    const rnn_call r = rnn_call_of(call, &call->out[0]);
+    const rnn_strands s = strands_of(&r, call);
+    return (size_t)(r.cell->numbers > 0 ? rnn_strands_room(&s) : r.H * room_of(&r)) * sizeof(float);
 }
 
 static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {

@@ -4,7 +4,7 @@
  * The gradient of R is a product of a segment, too, so only what goes back from y to y is token by token.
  */
 #include "kernel/cpu/register_block.h"
-#include "kernel/cpu/rnn.h"
+#include "kernel/cpu/rnn_strands.h"
 
 #include <string.h>
 
@@ -43,16 +43,6 @@ static int64_t room_of(const rnn_call *r) {
     const int64_t width = whole_panels(r->rows), columns = whole_panels(r->D);
     return r->D * width + r->rows * columns + (segments_of(r) + SEGMENT + 2) * r->B * r->size +
            2 * (SEGMENT * r->B * width + BEHIND) + r->B * columns;
-}
-
-/* Vectors of elements of all heads. */
-static int64_t blocks_of(const rnn_call *r) { return r->H * (r->wide / V_LANES); }
-
-/* Of a diagonal cell what is kept of each token beside y, of each vector. */
-static size_t workspace(const ls_kernel_call *call) {
-    const rnn_call r = rnn_call_of(call, &call->in[4]);
-    const int64_t n = r.cell->numbers > 0 ? blocks_of(&r) * (r.cell->states - 1) * r.N * V_LANES : r.H * room_of(&r);
-    return (size_t)n * sizeof(float);
 }
 
 static void pack_turned(const rnn_call *r, int64_t h, float *panels) {
@@ -216,88 +206,142 @@ static void heads_part(const void *context, int part, int64_t start, int64_t end
 
 /* --- diagonal ----------------------------------------------------------------------------------------------------- */
 
-/* A vector of elements of a head, of one sequence. */
-typedef struct strand {
-    int64_t b, h, d;
-    v_f32 w[RNN_MOST_NUMBERS];
-    v_f32 front[RNN_MOST_STATES];
-    float *kept; /* [N][states - 1][V_LANES]: behind each token, but y */
-} strand;
-
-static void load_before(const rnn_call *r, const strand *s, int64_t n, v_f32 *before) {
-    const bool begins = rnn_begins(r, s->b, n);
-    const int kept = r->cell->states - 1;
+/* The cell's state in front of token n; y is the result of the token before, as it was rounded. */
+V_INLINE void load_before(const rnn_common *c, const strand *s, int64_t n, v_f32 *before) {
+    const int kept = c->cell->states - 1;
+    const bool first = begins(c, s, n);
     for (int i = 0; i <= kept; i++) {
-        if (begins)
+        if (first)
             before[i] = v_set(0);
         else if (n == 0)
             before[i] = s->front[i];
         else if (i == 0)
-            before[i] = v_load(rnn_at(r->y, s->b, n - 1, s->h) + s->d, r->D - s->d);
+            before[i] = v_load(s->y + (n - 1) * c->of_y, lanes(c, s));
         else
             before[i] = v_load_f32(s->kept + ((n - 1) * kept + i - 1) * V_LANES, V_LANES);
     }
 }
 
-static void keep_states(const rnn_call *r, const strand *s) {
-    const int kept = r->cell->states - 1;
-    for (int64_t n = 0; n < r->N && kept > 0; n++) {
-        v_f32 x[RNN_MOST_GATES], before[RNN_MOST_STATES], after[RNN_MOST_STATES];
-        load_before(r, s, n, before);
-        rnn_load_x(r, s->b, n, s->h, s->d, x);
-        r->cell->step(x, s->w, before, after);
-        for (int i = 0; i < kept; i++) v_store_f32(s->kept + (n * kept + i) * V_LANES, after[i + 1], V_LANES);
+/* Finds the cell's states but y again. */
+V_INLINE void find(const rnn_common *c, strand *s, int64_t n) {
+    const int kept = c->cell->states - 1;
+    v_f32 x[RNN_MOST_GATES], before[RNN_MOST_STATES], after[RNN_MOST_STATES];
+    load_before(c, s, n, before);
+    for (int i = 0; i < kept && !begins(c, s, n); i++) before[i + 1] = s->state[i];
+    load_x(c, s, n, x);
+    c->cell->step(x, s->w, before, after);
+    for (int i = 0; i < kept; i++) {
+        v_store_f32(s->kept + (n * kept + i) * V_LANES, after[i + 1], V_LANES);
+        s->state[i] = after[i + 1];
     }
 }
 
-static void back_strand(const rnn_call *r, const ls_kernel_call *call, const strand *s, v_f32 *dweight) {
-    float *dstate = (float *)call->out[3].data + (s->b * r->H + s->h) * r->cell->states * r->D + s->d;
-    v_f32 d[RNN_MOST_STATES];
-    for (int i = 0; i < r->cell->states; i++) d[i] = v_load_f32(dstate + i * r->D, r->D - s->d);
-    for (int64_t n = r->N - 1; n >= 0; n--) {
-        v_f32 x[RNN_MOST_GATES], before[RNN_MOST_STATES], dbefore[RNN_MOST_STATES];
-        v_f32 dx[RNN_MOST_GATES], dw[RNN_MOST_NUMBERS];
-        load_before(r, s, n, before);
-        rnn_load_x(r, s->b, n, s->h, s->d, x);
-        d[0] += v_load(rnn_at(&call->in[5], s->b, n, s->h) + s->d, r->D - s->d);
-        r->cell->back(x, s->w, before, d, dx, dw, dbefore);
-        for (int g = 0; g < r->cell->gates; g++)
-            v_store(rnn_at(&call->out[0], s->b, n, s->h) + g * r->D + s->d, dx[g], r->D - s->d);
-        for (int i = 0; i < r->cell->numbers; i++) dweight[i] += dw[i];
-        const bool begins = rnn_begins(r, s->b, n);
-        for (int i = 0; i < r->cell->states; i++) d[i] = begins ? v_set(0) : dbefore[i];
-    }
-    for (int i = 0; i < r->cell->states; i++) v_store_f32(dstate + i * r->D, d[i], r->D - s->d);
+V_INLINE void back(const rnn_common *c, strand *s, int64_t n) {
+    v_f32 x[RNN_MOST_GATES], before[RNN_MOST_STATES], dbefore[RNN_MOST_STATES];
+    v_f32 dx[RNN_MOST_GATES], dw[RNN_MOST_NUMBERS];
+    load_before(c, s, n, before);
+    load_x(c, s, n, x);
+    s->state[0] += v_load(s->dy + n * c->of_dy, lanes(c, s));
+    c->cell->back(x, s->w, before, s->state, dx, dw, dbefore);
+    for (int g = 0; g < c->cell->gates; g++) v_store(s->dx + n * c->of_dx + g * c->D, dx[g], lanes(c, s));
+    for (int i = 0; i < c->cell->numbers; i++) s->sum[i] += dw[i];
+    const bool first = begins(c, s, n);
+    for (int i = 0; i < c->cell->states; i++) s->state[i] = first ? v_set(0) : dbefore[i];
 }
 
-static void vectors_part(const void *context, int part, int64_t start, int64_t end) {
+#define GO(kind, name, gates, states, numbers) RNN_GO(kind, name, find) RNN_GO(kind, name, back)
+#define FIND_ROW(kind, name, gates, states, numbers) [LS_RNN_##kind] = name##_go_find,
+#define BACK_ROW(kind, name, gates, states, numbers) [LS_RNN_##kind] = name##_go_back,
+LS_RNN_DIAGONAL_CELLS(GO)
+static const rnn_go find_of[LS_RNN_KINDS] = {LS_RNN_DIAGONAL_CELLS(FIND_ROW)},
+                    back_of[LS_RNN_KINDS] = {LS_RNN_DIAGONAL_CELLS(BACK_ROW)};
+
+/* Two passes, which use the same room one after the other: forward for states but y, if there are any, then back. */
+typedef struct passes {
+    rnn_strands find, back;
+    int64_t kept; /* numbers of these states, in front of that room */
+} passes;
+
+enum { TURNS_BACK = 2 };
+
+static passes passes_of(const rnn_call *r, const ls_kernel_call *call) {
+    const int more = r->cell->states - 1;
+    const float *front = call->in[6].data;
+    float *kept = more > 0 ? call->workspace : NULL, *d = call->out[3].data;
+    passes p = {
+        .find = {.call = r, .go = find_of, .skipped = 1, .states = more, .before = front, .front = front, .kept = kept},
+        .back = {.call = r,
+                 .go = back_of,
+                 .dy = &call->in[5],
+                 .dx = &call->out[0],
+                 .backwards = true,
+                 .states = r->cell->states,
+                 .sums = r->cell->numbers,
+                 .before = d,
+                 .after = d,
+                 .front = front,
+                 .kept = kept}};
+    rnn_strands_cut(&p.find, RNN_TOGETHER, call->threads);
+    rnn_strands_cut(&p.back, TURNS_BACK, call->threads);
+    p.kept = p.back.vectors * r->N * more * V_LANES;
+    return p;
+}
+
+typedef struct numbers_work {
+    const rnn_strands *all;
+    float *dweight; /* [H,W,D] */
+} numbers_work;
+
+/* Vectors start .. end - 1 of the elements of all heads: the sums over sequences and stretches. */
+static void numbers_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
-    const ls_kernel_call *call = context;
-    const rnn_call r = rnn_call_of(call, &call->in[4]);
-    const int64_t blocks = r.wide / V_LANES, kept = r.cell->states - 1;
+    const numbers_work *work = context;
+    const rnn_strands *all = work->all;
+    const rnn_call *r = all->call;
+    const int64_t blocks = r->wide / V_LANES, of_sequence = r->H * blocks;
     for (int64_t i = start; i < end; i++) {
-        strand s = {.h = i / blocks, .d = i % blocks * V_LANES};
-        s.kept = (float *)call->workspace + i * kept * r.N * V_LANES;
         v_f32 sum[RNN_MOST_NUMBERS] = {{0}};
-        rnn_load_numbers(&r, s.h, s.d, s.w);
-        for (s.b = 0; s.b < r.B; s.b++) {
-            const float *front = (const float *)call->in[6].data + (s.b * r.H + s.h) * r.cell->states * r.D + s.d;
-            for (int k = 0; k < r.cell->states; k++) s.front[k] = v_load_f32(front + k * r.D, r.D - s.d);
-            keep_states(&r, &s);
-            back_strand(&r, call, &s, sum);
+        for (int64_t p = 0; p < r->B * all->pieces; p++) {
+            const int64_t of = p % all->pieces * all->vectors + p / all->pieces * of_sequence + i;
+            const float *at = all->sums_of + of * all->stretches * all->sums * V_LANES;
+            for (int64_t m = 0; m < all->stretches; m++)
+                for (int k = 0; k < all->sums; k++) sum[k] += v_load_f32(at + (m * all->sums + k) * V_LANES, V_LANES);
         }
-        float *dweight = (float *)call->out[1].data + s.h * r.rows * r.D + s.d;
-        for (int k = 0; k < r.cell->numbers; k++)
-            v_store_f32(dweight + k * r.D, v_load_f32(dweight + k * r.D, r.D - s.d) + sum[k], r.D - s.d);
+        const int64_t h = i / blocks, d = i % blocks * V_LANES;
+        float *dweight = work->dweight + h * r->rows * r->D + d;
+        for (int k = 0; k < all->sums; k++)
+            v_store_f32(dweight + k * r->D, v_load_f32(dweight + k * r->D, r->D - d) + sum[k], r->D - d);
     }
+}
+
+static void run_diagonal(const ls_kernel_call *call, const rnn_call *r, ls_pool *pool) {
+    passes p = passes_of(r, call);
+    float *room = (float *)call->workspace + p.kept;
+    rnn_strands_place(&p.find, room);
+    rnn_strands_place(&p.back, room);
+    if (p.find.states > 0) rnn_strands_run(&p.find, call->threads, pool);
+    rnn_strands_run(&p.back, call->threads, pool);
+    const int64_t n = r->H * (r->wide / V_LANES);
+    const numbers_work work = {&p.back, call->out[1].data};
+    ls_cpu_split(pool, n, ls_cpu_parts(n, 1, call->threads), numbers_part, &work);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+static size_t workspace(const ls_kernel_call *call) {
+    const rnn_call r = rnn_call_of(call, &call->in[4]);
+    if (r.cell->numbers == 0) return (size_t)(r.H * room_of(&r)) * sizeof(float);
+    const passes p = passes_of(&r, call);
+    return (size_t)(p.kept + ls_max(rnn_strands_room(&p.find), rnn_strands_room(&p.back))) * sizeof(float);
 }
 
 static void run(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     const rnn_call r = rnn_call_of(call, &call->in[4]);
-    const bool diagonal = r.cell->numbers > 0;
-    const int64_t n = diagonal ? blocks_of(&r) : r.H;
-    ls_cpu_split(pool, n, ls_cpu_parts(n, 1, call->threads), diagonal ? vectors_part : heads_part, call);
+    if (r.cell->numbers > 0)
+        run_diagonal(call, &r, pool);
+    else
+        ls_cpu_split(pool, r.H, ls_cpu_parts(r.H, 1, call->threads), heads_part, call);
 }
 
 static ls_status prepare(const ls_kernel_call *call, void **state) {

@@ -1,13 +1,16 @@
 /*
- * Diagonal cells, forward. A vector of elements of one sequence goes from token to token, and each step waits for the
- * one before, so several take turns; where there are too few of them for all threads, the sequence is cut into pieces,
- * each of which is a strand as well.
+ * Diagonal cells, along the sequence or against it: forward states go from token to token, backwards their gradients.
+ * A vector of elements of one sequence is a strand. Each of its steps waits for the one before, so several strands take
+ * turns; where there are too few of them for all threads, the sequence is cut into pieces, each of which is a strand as
+ * well.
  *
- * A piece begins with a guess: the state that its last tokens in front make of 0. What a cell remembers of where it
- * began vanishes in rounding after some tokens, so the guess is mostly right to the last bit. Then the pieces are
- * mended, in order: where the state behind one is another than the next one began with, that is computed again from
- * the right one, until its states are those of the first time. So results are those of a single piece, bit by bit,
- * whatever the cell does; a cell that never forgets costs the time of both.
+ * A piece begins with a guess, 0. What is behind it hardly depends on that: what a strand began with vanishes in
+ * rounding after some tokens. So each piece is then mended: it begins again with the state that the piece before left,
+ * until its states are, bit by bit, those of the first time. First all pieces at once; then in order, for those that
+ * the piece before left another state when it was mended itself, which is where elements never forget. So results are
+ * those of a single piece, bit by bit, whatever the cell does.
+ *
+ * Sums over tokens are those of each stretch of RNN_STRETCH tokens, added in order: the same for any pieces.
  */
 #ifndef LS_KERNEL_CPU_RNN_STRANDS_H
 #define LS_KERNEL_CPU_RNN_STRANDS_H
@@ -19,154 +22,264 @@
 enum {
     RNN_TOGETHER = 8,      /* strands that take turns */
     RNN_LEAST_PIECE = 512, /* tokens */
-    RNN_GUESS = 64,        /* tokens in front of a piece that its guess is made from */
     RNN_STRETCH = 32       /* tokens from one mark to the next */
 };
 
-typedef struct rnn_strands {
-    const rnn_call *call;
-    float *state; /* [B,H,states D]: in front of the tokens; becomes that behind them */
-    int64_t vectors, pieces, piece;
-    int64_t stretch,
-        marks;   /* of a strand: the states in front of it and behind each stretch, [marks][states] vectors */
-    float *mark; /* [pieces][vectors][marks][states][V_LANES] */
-} rnn_strands;
+typedef struct rnn_strands rnn_strands;
 
-static inline rnn_strands rnn_strands_of(const rnn_call *r, const ls_kernel_call *call) {
-    rnn_strands s = {
-        .call = r, .state = call->out[1].data, .vectors = r->B * r->H * (r->wide / V_LANES), .mark = call->workspace};
-    const int64_t wanted = ls_ceil_div((int64_t)RNN_TOGETHER * ls_max(1, call->threads), ls_max(1, s.vectors));
-    s.piece = ls_ceil_div(r->N, ls_max(1, ls_min(wanted, r->N / RNN_LEAST_PIECE)));
-    s.pieces = s.piece == 0 ? 1 : ls_ceil_div(r->N, s.piece);
-    s.stretch = s.pieces == 1 ? ls_max(1, r->N) : RNN_STRETCH;
-    s.marks = 1 + ls_ceil_div(s.piece, s.stretch);
-    return s;
-}
-
-static inline size_t rnn_strands_workspace(const rnn_strands *s) {
-    return (size_t)(s->pieces * s->vectors * s->marks * s->call->cell->states * V_LANES) * sizeof(float);
-}
-
-/* Tokens from .. end - 1 of a vector of elements. */
+/* Some tokens of a vector of elements. Step i of all is token i, or, backwards, the last but i. */
 typedef struct strand {
-    int64_t b, h, d, from, end;
-    v_f32 w[RNN_MOST_NUMBERS], state[RNN_MOST_STATES];
-    float *mark;
+    int64_t index, b, h, d;
+    int64_t from, end; /* steps */
+    v_f32 w[RNN_MOST_NUMBERS], state[RNN_MOST_STATES], sum[RNN_MOST_NUMBERS];
+    element *x, *y; /* at token 0 */
+    /* Of the gradient: what it is given and makes, at token 0; the cell's state in front of that; and the states but y
+       behind each token, [N][states of the cell - 1] vectors. */
+    element *dy, *dx;
+    v_f32 front[RNN_MOST_STATES];
+    float *kept;
 } strand;
 
-static inline int64_t state_bytes(const rnn_strands *all) { return all->call->cell->states * (int64_t)sizeof(v_f32); }
+/* Goes on with n strands, each from its step from + `first` to its end, `count` steps at most. */
+typedef void (*rnn_go)(const rnn_strands *all, strand *s, int64_t n, int64_t first, int64_t count);
 
-static inline float *mark_of(const rnn_strands *all, const strand *s, int64_t i) {
-    return s->mark + i * all->call->cell->states * V_LANES;
+struct rnn_strands {
+    const rnn_call *call;
+    const rnn_go *go;       /* by kind */
+    const ls_view *dy, *dx; /* of the gradient */
+    bool backwards;
+    int skipped, states, sums; /* of the cell's states those in front are not the strand's own; sums over tokens */
+    const float *before;       /* [B,H,states D] of the cell: in front of the first step */
+    float *after;              /* behind the last step; NULL: nobody asks for it */
+    const float *front;        /* of the gradient: [B,H,states D] */
+    float *kept;               /* of the gradient: [vectors][N][states of the cell - 1] vectors */
+    int64_t vectors, pieces, piece, stretch, stretches; /* stretches of a piece */
+    float *marks;   /* [pieces][vectors][stretches + 2][states] vectors: in front of each stretch, behind the last, and
+                       behind the piece before when it was first computed */
+    float *sums_of; /* [pieces][vectors][stretches][sums] vectors */
+};
+
+static inline int64_t rnn_strands_n(const rnn_strands *s) { return s->pieces * s->vectors; }
+
+/* Fills in the pieces, of vectors and states of which there are `turns` for each thread, if the tokens are enough. */
+static inline void rnn_strands_cut(rnn_strands *s, int turns, int threads) {
+    const rnn_call *r = s->call;
+    s->vectors = r->B * r->H * (r->wide / V_LANES);
+    const int64_t wanted = ls_ceil_div((int64_t)turns * ls_max(1, threads), ls_max(1, s->vectors)),
+                  pieces = ls_max(1, ls_min(wanted, r->N / RNN_LEAST_PIECE));
+    s->piece = ls_max(1, ls_ceil_div(ls_ceil_div(r->N, pieces), RNN_STRETCH)) * RNN_STRETCH;
+    s->pieces = ls_max(1, ls_ceil_div(r->N, s->piece));
+    s->stretch = s->pieces == 1 && s->sums == 0 ? s->piece : RNN_STRETCH;
+    s->stretches = s->piece / s->stretch;
 }
 
-/* Strand i, from a state of 0. */
+/* Numbers of marks and of sums, a multiple of a vector's. */
+static inline int64_t rnn_strands_marks(const rnn_strands *s) {
+    return rnn_strands_n(s) * (s->stretches + 2) * s->states * V_LANES;
+}
+
+static inline int64_t rnn_strands_room(const rnn_strands *s) {
+    return rnn_strands_marks(s) + rnn_strands_n(s) * s->stretches * s->sums * V_LANES;
+}
+
+static inline void rnn_strands_place(rnn_strands *s, float *room) {
+    s->marks = room;
+    s->sums_of = room + rnn_strands_marks(s);
+}
+
+static inline float *mark_of(const rnn_strands *all, int64_t of, int64_t i) {
+    return all->marks + (of * (all->stretches + 2) + i) * all->states * V_LANES;
+}
+
+static inline size_t state_bytes(const rnn_strands *all) { return (size_t)all->states * sizeof(v_f32); }
+
+/* Where state k of the cell stands in [B,H,states D]. */
+static inline int64_t place_of_state(const rnn_call *r, const strand *s, int k) {
+    return ((s->b * r->H + s->h) * r->cell->states + k) * r->D + s->d;
+}
+
+/* Strand i, with the state in front of all steps. */
 static inline strand strand_at(const rnn_strands *all, int64_t i) {
     const rnn_call *r = all->call;
     const int64_t v = i % all->vectors, blocks = r->wide / V_LANES;
-    strand s = {.b = v / blocks / r->H, .h = v / blocks % r->H, .d = v % blocks * V_LANES};
+    strand s = {.index = i, .b = v / blocks / r->H, .h = v / blocks % r->H, .d = v % blocks * V_LANES};
     s.from = i / all->vectors * all->piece;
     s.end = ls_min(r->N, s.from + all->piece);
-    s.mark = all->mark + i * all->marks * r->cell->states * V_LANES;
     rnn_load_numbers(r, s.h, s.d, s.w);
+    for (int k = 0; k < all->states; k++)
+        s.state[k] = v_load_f32(all->before + place_of_state(r, &s, all->skipped + k), r->D - s.d);
+    for (int k = 0; k < r->cell->states && all->front != NULL; k++)
+        s.front[k] = v_load_f32(all->front + place_of_state(r, &s, k), r->D - s.d);
+    s.x = rnn_at(r->x, s.b, 0, s.h) + s.d;
+    s.y = rnn_at(r->y, s.b, 0, s.h) + s.d;
+    if (all->dy != NULL) s.dy = rnn_at(all->dy, s.b, 0, s.h) + s.d;
+    if (all->dx != NULL) s.dx = rnn_at(all->dx, s.b, 0, s.h) + s.d;
+    if (all->kept != NULL) s.kept = all->kept + v * r->N * (r->cell->states - 1) * V_LANES;
     return s;
 }
 
-static inline float *given_state(const rnn_strands *all, const strand *s, int k) {
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+/* What all steps have in common, in registers. `plain`: vectors are whole, and no token has a place of its own. */
+typedef struct rnn_common {
+    const rnn_call *call;
+    const rnn_cell *cell;
+    bool plain;
+    int64_t D, of_x, of_y, of_dy, of_dx; /* from token to token */
+} rnn_common;
+
+typedef void (*rnn_step)(const rnn_common *c, strand *s, int64_t token);
+
+V_INLINE rnn_common rnn_common_of(const rnn_strands *all, ls_rnn_kind kind, bool plain) {
     const rnn_call *r = all->call;
-    return all->state + ((s->b * r->H + s->h) * r->cell->states + k) * r->D + s->d;
+    return (rnn_common){.call = r,
+                        .cell = &rnn_cells[kind],
+                        .plain = plain,
+                        .D = r->D,
+                        .of_x = r->x->stride[1],
+                        .of_y = r->y->stride[1],
+                        .of_dy = all->dy == NULL ? 0 : all->dy->stride[1],
+                        .of_dx = all->dx == NULL ? 0 : all->dx->stride[1]};
 }
 
-V_INLINE void step_strand(const rnn_call *r, strand *s, int64_t n, bool write) {
-    v_f32 x[RNN_MOST_GATES], after[RNN_MOST_STATES];
-    for (int k = 0; k < r->cell->states && rnn_begins(r, s->b, n); k++) s->state[k] = v_set(0);
-    rnn_load_x(r, s->b, n, s->h, s->d, x);
-    r->cell->step(x, s->w, s->state, after);
-    if (write) v_store(rnn_at(r->y, s->b, n, s->h) + s->d, after[0], r->D - s->d);
-    for (int k = 0; k < r->cell->states && !rnn_leaves_state(r, s->b, n); k++) s->state[k] = after[k];
+V_INLINE int64_t lanes(const rnn_common *c, const strand *s) { return c->plain ? V_LANES : c->D - s->d; }
+
+V_INLINE bool begins(const rnn_common *c, const strand *s, int64_t n) {
+    return !c->plain && rnn_begins(c->call, s->b, n);
 }
 
-/* Steps of n strands, from token `from` of each to its end, `count` at most. */
-V_INLINE void step_strands(const rnn_call *r, strand *s, int64_t n, int64_t from, int64_t count, bool write) {
-    for (int64_t t = from; t < from + count; t++)
-        for (int64_t i = 0; i < n; i++)
-            if (s[i].from + t >= 0 && s[i].from + t < s[i].end) step_strand(r, &s[i], s[i].from + t, write);
+V_INLINE void load_x(const rnn_common *c, const strand *s, int64_t n, v_f32 *x) {
+    for (int g = 0; g < c->cell->gates; g++) x[g] = v_load(s->x + n * c->of_x + g * c->D, lanes(c, s));
 }
 
-/* The same for each cell, so that the compiler knows which it is. */
-#define STEP_STRANDS(kind, name, gates, states, numbers)                                                            \
-    static void name##_strands(const rnn_call *of, strand *s, int64_t n, int64_t from, int64_t count, bool write) { \
-        rnn_call r = *of;                                                                                           \
-        r.cell = &rnn_cells[LS_RNN_##kind];                                                                         \
-        step_strands(&r, s, n, from, count, write);                                                                 \
+V_INLINE void rnn_go_on(const rnn_strands *all, strand *s, int64_t n, int64_t first, int64_t count, const rnn_common *c,
+                        rnn_step step) {
+    const int64_t last = all->call->N - 1;
+    const bool backwards = all->backwards;
+    for (int64_t t = first; t < first + count; t++) {
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t at = s[i].from + t;
+            if (at < s[i].end) step(c, &s[i], backwards ? last - at : at);
+        }
     }
-#define STEP_STRANDS_ROW(kind, name, gates, states, numbers) [LS_RNN_##kind] = name##_strands,
-LS_RNN_DIAGONAL_CELLS(STEP_STRANDS)
-static void (*const steps_of[LS_RNN_KINDS])(const rnn_call *, strand *, int64_t, int64_t, int64_t,
-                                            bool) = {LS_RNN_DIAGONAL_CELLS(STEP_STRANDS_ROW)};
-
-static inline void step_all(const rnn_strands *all, strand *s, int64_t n, int64_t from, int64_t count, bool write) {
-    steps_of[all->call->kind](all->call, s, n, from, count, write);
 }
 
-/* n strands at most RNN_TOGETHER, with their marks. */
-static inline void advance_together(const rnn_strands *all, int64_t first, int64_t n) {
+/* Functions name##_go_step of a step, one for each cell, so that the compiler knows which it is. */
+#define RNN_GO(kind, name, step)                                                                               \
+    static void name##_go_##step(const rnn_strands *all, strand *s, int64_t n, int64_t first, int64_t count) { \
+        const rnn_common plain = rnn_common_of(all, LS_RNN_##kind, true),                                      \
+                         other = rnn_common_of(all, LS_RNN_##kind, false);                                     \
+        if (all->call->D == all->call->wide && all->call->places->size[2] == 0)                                \
+            rnn_go_on(all, s, n, first, count, &plain, step);                                                  \
+        else                                                                                                   \
+            rnn_go_on(all, s, n, first, count, &other, step);                                                  \
+    }
+
+/* Stretch m of n strands. */
+static inline void go_stretch(const rnn_strands *all, strand *s, int64_t n, int64_t m) {
+    for (int64_t i = 0; i < n && all->sums > 0; i++) memset(s[i].sum, 0, sizeof s[i].sum);
+    all->go[all->call->kind](all, s, n, m * all->stretch, all->stretch);
+    for (int64_t i = 0; i < n && all->sums > 0; i++)
+        memcpy(all->sums_of + (s[i].index * all->stretches + m) * all->sums * V_LANES, s[i].sum,
+               (size_t)all->sums * sizeof(v_f32));
+}
+
+/* --- pieces ------------------------------------------------------------------------------------------------------- */
+
+/* Calls body for groups of strands start .. end - 1 of at most RNN_TOGETHER. */
+typedef void (*rnn_group)(const rnn_strands *all, int64_t first, int64_t n);
+
+static inline void for_groups(const rnn_strands *all, int64_t start, int64_t end, rnn_group body) {
+    const int64_t groups = ls_ceil_div(end - start, RNN_TOGETHER);
+    const uint32_t before = v_flush_begin(); /* where nothing more comes in, gradients decay for ever */
+    for (int64_t g = 0; g < groups; g++) {
+        const int64_t first = start + (end - start) * g / groups, next = start + (end - start) * (g + 1) / groups;
+        body(all, first, next - first);
+    }
+    v_flush_end(before);
+}
+
+/* n strands, those of later pieces from 0. */
+static void begin_group(const rnn_strands *all, int64_t first, int64_t n) {
     strand s[RNN_TOGETHER];
     for (int64_t i = 0; i < n; i++) {
         s[i] = strand_at(all, first + i);
-        for (int k = 0; k < all->call->cell->states && s[i].from == 0; k++)
-            s[i].state[k] = v_load_f32(given_state(all, &s[i], k), all->call->D - s[i].d);
+        if (s[i].from > 0) memset(s[i].state, 0, state_bytes(all));
     }
-    if (all->pieces > 1) step_all(all, s, n, -RNN_GUESS, RNN_GUESS, false);
-    for (int64_t m = 0; m < all->marks; m++) {
-        for (int64_t i = 0; i < n; i++) memcpy(mark_of(all, &s[i], m), s[i].state, (size_t)state_bytes(all));
-        step_all(all, s, n, m * all->stretch, m + 1 < all->marks ? all->stretch : 0, true);
+    for (int64_t m = 0; m < all->stretches; m++) {
+        for (int64_t i = 0; i < n; i++) memcpy(mark_of(all, s[i].index, m), s[i].state, state_bytes(all));
+        go_stretch(all, s, n, m);
     }
-}
-
-/* Strands start .. end - 1, each from its guess. */
-static inline void rnn_strands_advance(const rnn_strands *all, int64_t start, int64_t end) {
-    const int64_t groups = ls_ceil_div(end - start, RNN_TOGETHER);
-    for (int64_t g = 0; g < groups; g++) {
-        const int64_t first = start + (end - start) * g / groups, next = start + (end - start) * (g + 1) / groups;
-        advance_together(all, first, next - first);
-    }
-}
-
-/* Piece p of n vectors, each from the state behind its piece before, as far as states are others than they were. */
-static inline void mend_piece(const rnn_strands *all, int64_t p, int64_t vector, int64_t n) {
-    const size_t bytes = (size_t)state_bytes(all);
-    strand s[RNN_TOGETHER];
     for (int64_t i = 0; i < n; i++) {
-        const strand before = strand_at(all, (p - 1) * all->vectors + vector + i);
-        s[i] = strand_at(all, p * all->vectors + vector + i);
-        memcpy(s[i].state, mark_of(all, &before, all->marks - 1), bytes);
+        memcpy(mark_of(all, s[i].index, all->stretches), s[i].state, state_bytes(all));
+        if (s[i].index + all->vectors < rnn_strands_n(all))
+            memcpy(mark_of(all, s[i].index + all->vectors, all->stretches + 1), s[i].state, state_bytes(all));
     }
-    for (int64_t m = 0; m < all->marks; m++) {
+}
+
+/* n strands, each from its state, as far as states are others than they were. */
+static inline void mend_strands(const rnn_strands *all, strand *s, int64_t n) {
+    for (int64_t m = 0; m <= all->stretches && n > 0; m++) {
         int64_t others = 0;
         for (int64_t i = 0; i < n; i++) {
-            if (memcmp(s[i].state, mark_of(all, &s[i], m), bytes) == 0) continue;
-            memcpy(mark_of(all, &s[i], m), s[i].state, bytes);
+            float *mark = mark_of(all, s[i].index, m);
+            if (memcmp(s[i].state, mark, state_bytes(all)) == 0) continue;
+            memcpy(mark, s[i].state, state_bytes(all));
             s[others++] = s[i];
         }
         n = others;
-        step_all(all, s, n, m * all->stretch, m + 1 < all->marks ? all->stretch : 0, true);
+        if (m < all->stretches) go_stretch(all, s, n, m);
     }
 }
 
-/* Vectors of elements start .. end - 1: their pieces in order, and the states behind the last ones. */
-static inline void rnn_strands_mend(const rnn_strands *all, int64_t start, int64_t end) {
-    const rnn_call *r = all->call;
-    for (int64_t v = start, n; v < end; v += n) {
-        n = ls_min(RNN_TOGETHER, end - v);
-        for (int64_t p = 1; p < all->pieces; p++) mend_piece(all, p, v, n);
-        for (int64_t i = 0; i < n; i++) {
-            const strand s = strand_at(all, (all->pieces - 1) * all->vectors + v + i);
-            const float *behind = mark_of(all, &s, all->marks - 1);
-            for (int k = 0; k < r->cell->states; k++)
-                v_store_f32(given_state(all, &s, k), v_load_f32(behind + k * V_LANES, V_LANES), r->D - s.d);
-        }
+/* n strands of later pieces, counted from the first of these, each from what the piece before left the first time. */
+static void mend_group(const rnn_strands *all, int64_t first, int64_t n) {
+    strand s[RNN_TOGETHER];
+    for (int64_t i = 0; i < n; i++) {
+        s[i] = strand_at(all, all->vectors + first + i);
+        memcpy(s[i].state, mark_of(all, s[i].index, all->stretches + 1), state_bytes(all));
     }
+    mend_strands(all, s, n);
+}
+
+/* n vectors of elements: their pieces in order, and the states behind the last ones. */
+static void end_group(const rnn_strands *all, int64_t first, int64_t n) {
+    strand s[RNN_TOGETHER];
+    for (int64_t p = 1; p < all->pieces; p++) {
+        for (int64_t i = 0; i < n; i++) {
+            s[i] = strand_at(all, p * all->vectors + first + i);
+            memcpy(s[i].state, mark_of(all, s[i].index - all->vectors, all->stretches), state_bytes(all));
+        }
+        mend_strands(all, s, n);
+    }
+    for (int64_t i = 0; i < n && all->after != NULL; i++) {
+        const strand last = strand_at(all, rnn_strands_n(all) - all->vectors + first + i);
+        const float *behind = mark_of(all, last.index, all->stretches);
+        for (int k = 0; k < all->states; k++)
+            v_store_f32(all->after + place_of_state(all->call, &last, all->skipped + k),
+                        v_load_f32(behind + k * V_LANES, V_LANES), all->call->D - last.d);
+    }
+}
+
+#define RNN_PART(name)                                                                   \
+    static void name##_part(const void *context, int part, int64_t start, int64_t end) { \
+        (void)part;                                                                      \
+        for_groups(context, start, end, name##_group);                                   \
+    }
+RNN_PART(begin)
+RNN_PART(mend)
+RNN_PART(end)
+
+/* n things in parts for all threads, each of RNN_TOGETHER if there are enough. */
+static inline int rnn_parts(int64_t n, int threads) {
+    return (int)ls_max(ls_cpu_parts(n, RNN_TOGETHER, threads), ls_max(1, ls_min(n, threads)));
+}
+
+static inline void rnn_strands_run(const rnn_strands *s, int threads, ls_pool *pool) {
+    const int64_t n = rnn_strands_n(s), later = n - s->vectors;
+    ls_cpu_split(pool, n, rnn_parts(n, threads), begin_part, s);
+    if (later > 0) ls_cpu_split(pool, later, rnn_parts(later, threads), mend_part, s);
+    ls_cpu_split(pool, s->vectors, rnn_parts(s->vectors, threads), end_part, s);
 }
 
 #endif
