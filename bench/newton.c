@@ -1,11 +1,13 @@
 /*
  * The diagonal GRU and LSTM by Newton's method (ls_rnn_newton) beside the same cell token by token (ls_rnn): the
  * largest error of a state, and how many states are off by more than a bound, after 1 to 12 steps, over the scale of
- * the cell's numbers and the length of the sequence; and the time of a forward pass over 16,384 tokens of one sequence,
- * 256 elements, on two threads. x is normal with deviation 1, the cell's numbers normal with deviation `scale`, f32.
+ * the cell's numbers and the length of the sequence; how many steps each of eight layers one above the other needs, and
+ * what is left after each step; and the time of a forward pass over 16,384 tokens of one sequence, 256 elements, on two
+ * threads. x is normal with deviation 1, the cell's numbers normal with deviation `scale`, f32. Upper layers are given
+ * the results of those below as they are token by token, normed, through a matrix that gives x deviation 1.
  * One JSON object per line.
  *
- *   ninja -C build bench_newton && build/bench/newton
+ *   ninja -C build bench_newton && build/bench/newton [layers: only these]
  */
 #include <math.h>
 #include <stdio.h>
@@ -47,6 +49,14 @@ static void stop_unless(ls_status status) {
     exit(1);
 }
 
+/* One pass; states that have not converged are what is measured. */
+static ls_status evaluate(ls_worker *w, double *seconds) {
+    ls_step_result step;
+    const ls_status status = ls_worker_evaluate(w, &(ls_step){.tokens = 1}, &step);
+    *seconds = fmin(*seconds, step.seconds);
+    return status.code == LS_DIVERGED ? (ls_status){0} : status;
+}
+
 static ls_status run(ls_worker *w, const void *input, void *out) {
     const job *given = input;
     const work *p = given->work;
@@ -60,11 +70,7 @@ static ls_status run(ls_worker *w, const void *input, void *out) {
     LS_TRY(ls_worker_set_parameter(w, "numbers", numbers));
     LS_TRY(ls_worker_set_input(w, "tokens", tokens));
     r->seconds = INFINITY;
-    ls_step_result step;
-    for (int i = 0; i < 4; i++) {
-        LS_TRY(ls_worker_evaluate(w, &(ls_step){.tokens = 1}, &step));
-        r->seconds = fmin(r->seconds, step.seconds);
-    }
+    for (int i = 0; i < 4; i++) LS_TRY(evaluate(w, &r->seconds));
     if (p->steps > 0) LS_TRY(ls_worker_get_tensor(w, "unconverged", &r->unconverged));
     return ls_worker_get_tensor(w, "y", given->y);
 }
@@ -76,7 +82,7 @@ static result measure(const work *p) {
                     x = ls_split_last(g, ls_embedding(g, ls_tokens(g, "tokens", 1, p->S), table), 1, 3 * p->D);
     const ls_newton_form newton = {.kind = p->kind, .steps = p->steps, .bound = BOUND};
     ls_tensor count = LS_NO_TENSOR;
-    const ls_tensor y = p->steps > 0 ? ls_rnn_newton(g, x, numbers, &newton, &count)
+    const ls_tensor y = p->steps > 0 ? ls_rnn_newton(g, x, numbers, &newton, &count, NULL)
                                      : ls_rnn(g, x, numbers, &(ls_rnn_form){.kind = p->kind});
     ls_tensor read[] = {ls_named(g, y, "y"), LS_NO_TENSOR};
     if (p->steps > 0) read[1] = ls_named(g, count, "unconverged");
@@ -120,9 +126,112 @@ static void converge(ls_rnn_kind kind, int64_t S, double scale) {
     free(chain.y);
 }
 
+/* --- layers ------------------------------------------------------------------------------------------------------- */
+
+enum { LAYERS = 8, MOST_STEPS = 12, WIDTH = 64, LENGTH = 4096 };
+
+typedef struct deep {
+    ls_rnn_kind kind;
+    double scale;
+} deep;
+
+/* Of each layer, in front of the first step and behind each. */
+typedef struct left {
+    double missing[LAYERS][MOST_STEPS + 1], squares[LAYERS][MOST_STEPS + 1];
+} left;
+
+static ls_status scale_by(ls_worker *w, const char *name, double factor, double *room, int64_t n) {
+    LS_TRY(ls_worker_get_parameter(w, name, room));
+    for (int64_t i = 0; i < n; i++) room[i] *= factor;
+    return ls_worker_set_parameter(w, name, room);
+}
+
+static ls_status run_layers(ls_worker *w, const void *input, void *out) {
+    const deep *p = input;
+    left *l = out;
+    static int32_t tokens[LENGTH];
+    static double room[3 * WIDTH * WIDTH];
+    for (int64_t i = 0; i < LENGTH; i++) tokens[i] = (int32_t)((i * 2654435761LL) % ROWS);
+    LS_TRY(ls_worker_set_random(w, 1, 7));
+    LS_TRY(ls_worker_set_input(w, "tokens", tokens));
+    char name[32];
+    for (int i = 0; i < LAYERS; i++) {
+        snprintf(name, sizeof name, "numbers %d", i);
+        LS_TRY(scale_by(w, name, p->scale, room, numbers_of(p->kind) * WIDTH));
+        snprintf(name, sizeof name, "matrix %d", i);
+        if (i + 1 < LAYERS) LS_TRY(scale_by(w, name, 1 / sqrt(WIDTH), room, 3 * WIDTH * WIDTH));
+    }
+    double seconds = INFINITY;
+    LS_TRY(evaluate(w, &seconds));
+    for (int i = 0; i < LAYERS; i++) {
+        snprintf(name, sizeof name, "missing %d", i);
+        LS_TRY(ls_worker_get_tensor(w, name, l->missing[i]));
+        snprintf(name, sizeof name, "squares %d", i);
+        LS_TRY(ls_worker_get_tensor(w, name, l->squares[i]));
+    }
+    return ls_ok();
+}
+
+static ls_tensor next_x(ls_graph *g, ls_tensor y, int i) {
+    const ls_tensor norm = ls_parameter_named(g, 1, (int64_t[]){WIDTH}, "norm %d", i),
+                    matrix = ls_parameter_named(g, 2, (int64_t[]){3 * WIDTH, WIDTH}, "matrix %d", i),
+                    normed = ls_rmsnorm(g, ls_merge_last(g, y), norm, 1e-6);
+    return ls_split_last(g, ls_linear(g, normed, matrix, LS_NO_TENSOR), 1, 3 * WIDTH);
+}
+
+static left measure_left(const deep *p) {
+    ls_graph *g = ls_graph_create(LS_F32);
+    const ls_newton_form newton = {.kind = p->kind, .steps = MOST_STEPS, .bound = BOUND};
+    ls_tensor read[2 * LAYERS], count,
+        x = ls_embedding(g, ls_tokens(g, "tokens", 1, LENGTH),
+                         ls_parameter(g, "table", 2, (int64_t[]){ROWS, 3 * WIDTH}));
+    x = ls_split_last(g, x, 1, 3 * WIDTH);
+    for (int i = 0; i < LAYERS; i++) {
+        const ls_tensor numbers = ls_parameter_named(g, 3, (int64_t[]){1, numbers_of(p->kind), WIDTH}, "numbers %d", i);
+        ls_newton_progress progress;
+        (void)ls_rnn_newton(g, x, numbers, &newton, &count, &progress);
+        read[2 * i] = ls_named(g, progress.missing, "missing %d", i);
+        read[2 * i + 1] = ls_named(g, progress.squares, "squares %d", i);
+        if (i + 1 < LAYERS) x = next_x(g, ls_rnn(g, x, numbers, &(ls_rnn_form){.kind = p->kind}), i);
+    }
+    const ls_engine_options options = {.purpose = LS_TO_EVALUATE,
+                                       .read = read,
+                                       .n_read = 2 * LAYERS,
+                                       .spread = {.ranks = 1, .threads = 2, .as_threads = true}};
+    ls_engine *engine;
+    left l = {0};
+    stop_unless(ls_engine_open(g, LS_NO_TENSOR, &options, &engine));
+    stop_unless(ls_engine_run(engine, run_layers, p, &l, sizeof l));
+    ls_engine_close(engine);
+    ls_graph_destroy(g);
+    return l;
+}
+
+static void measure_layers(ls_rnn_kind kind, double scale) {
+    const deep p = {kind, scale};
+    const left l = measure_left(&p);
+    const double states = (double)LENGTH * WIDTH, of_squares = states * (kind == LS_RNN_DIAGONAL_GRU ? 1 : 2);
+    for (int i = 0; i < LAYERS; i++) {
+        int needed = 0;
+        while (needed <= MOST_STEPS && l.missing[i][needed] != 0) needed++;
+        printf("{\"cell\":\"%s\",\"scale\":%g,\"layer\":%d,\"needed\":%d,\"missing_per_cent\":[", name_of(kind), scale,
+               i + 1, needed);
+        for (int k = 0; k <= MOST_STEPS; k++) printf("%s%.3g", k > 0 ? "," : "", 100 * l.missing[i][k] / states);
+        printf("],\"residual\":[");
+        for (int k = 0; k <= MOST_STEPS; k++) {
+            const double residual = sqrt(l.squares[i][k] / of_squares);
+            printf(isfinite(residual) ? "%s%.1e" : "%snull", k > 0 ? "," : "", residual);
+        }
+        printf("]}\n");
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+static const double scales[] = {0.25, 0.5, 1, 2, 4};
+
 static void measure_kind(ls_rnn_kind kind) {
-    static const double scales[] = {0.25, 0.5, 1, 2, 4};
-    for (int s = 0; s < 5; s++) {
+    for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
         converge(kind, 256, scales[s]);
         converge(kind, 4096, scales[s]);
     }
@@ -135,8 +244,12 @@ static void measure_kind(ls_rnn_kind kind) {
     }
 }
 
-int main(void) {
-    measure_kind(LS_RNN_DIAGONAL_GRU);
-    measure_kind(LS_RNN_DIAGONAL_LSTM);
+int main(int argc, char **argv) {
+    static const ls_rnn_kind kinds[] = {LS_RNN_DIAGONAL_GRU, LS_RNN_DIAGONAL_LSTM};
+    const bool only_layers = argc > 1 && strcmp(argv[1], "layers") == 0;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        if (!only_layers) measure_kind(kinds[k]);
+        for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) measure_layers(kinds[k], scales[s]);
+    }
     return 0;
 }

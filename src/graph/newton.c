@@ -156,13 +156,18 @@ static ls_tensor solve(const layer *l, ls_tensor slopes, ls_tensor x) {
     return ls_merge_last(l->g, ls_recurrence(l->g, gate, ls_split_last(l->g, x, K, E)));
 }
 
-/* One step from guesses h. */
-static ls_tensor improve(const layer *l, ls_tensor h, bool last) {
+/* What is left to find in guesses h, of which the cell makes `made`: the difference. */
+static ls_tensor rest_of(const layer *l, ls_tensor made, ls_tensor h) {
+    return ls_add(l->g, made, constant(l->g, ls_scale(l->g, h, -1)));
+}
+
+/* One step from guesses h; *rest: what was left in front of it. */
+static ls_tensor improve(const layer *l, ls_tensor h, bool last, ls_tensor *rest) {
     ls_tensor slopes;
     const ls_tensor made = apply(l, h, &slopes);
     if (!last) (void)constant(l->g, made);
-    const ls_tensor minus = constant(l->g, ls_scale(l->g, h, -1));
-    return ls_add(l->g, h, solve(l, slopes, ls_add(l->g, made, minus)));
+    *rest = rest_of(l, made, h);
+    return ls_add(l->g, h, solve(l, slopes, *rest));
 }
 
 /* The guess without any: what the cell makes of states that are 0. */
@@ -173,17 +178,19 @@ static ls_tensor begin(const layer *l) {
     return constant(l->g, put_together(l->g, after, l->states));
 }
 
-/* Where a state is not what the cell makes of the one before, to the bound: 1 or 0, G [B,S,E]. */
-static ls_tensor find_wrong(const layer *l, ls_tensor h, double bound) {
-    const ls_map_step step[] = {{LS_MAP_SUB, 0, 1, 0, 0},
-                                {LS_MAP_ABS, 2, 0, 0, 0},
-                                {LS_MAP_NUMBER, 0, 0, 0, bound},
-                                {LS_MAP_LE, 3, 4, 0, 0},
-                                {LS_MAP_NOT, 5, 0, 0, 0}};
-    ls_tensor slopes, wrong[MOST_STATES];
-    const ls_tensor in[] = {constant(l->g, apply(l, h, &slopes)), h};
+/* What is left in the states behind the last step. */
+static ls_tensor last_rest(const layer *l, ls_tensor h) {
+    ls_tensor slopes;
+    return rest_of(l, constant(l->g, apply(l, h, &slopes)), h);
+}
+
+/* Where a state differs by more than the bound from what the cell makes of the one before: 1 or 0, G [B,S,E]. */
+static ls_tensor find_wrong(const layer *l, ls_tensor rest, double bound) {
+    const ls_map_step step[] = {
+        {LS_MAP_ABS, 0, 0, 0, 0}, {LS_MAP_NUMBER, 0, 0, 0, bound}, {LS_MAP_LE, 1, 2, 0, 0}, {LS_MAP_NOT, 3, 0, 0, 0}};
+    ls_tensor wrong[MOST_STATES];
     take_apart(
-        l, constant(l->g, ls_map(l->g, in, 2, &(ls_expression){.step = step, .n_steps = LS_COUNT(step), .wide = 1})),
+        l, constant(l->g, ls_map(l->g, &rest, 1, &(ls_expression){.step = step, .n_steps = LS_COUNT(step), .wide = 1})),
         wrong);
     static const ls_map_step max = {LS_MAP_MAX, 0, 1, 0, 0};
     for (int i = 1; i < l->states; i++) {
@@ -191,6 +198,12 @@ static ls_tensor find_wrong(const layer *l, ls_tensor h, double bound) {
         wrong[0] = ls_map(l->g, both, 2, &(ls_expression){.step = &max, .n_steps = 1, .wide = 1});
     }
     return constant(l->g, wrong[0]);
+}
+
+static ls_tensor sum_of_squares(const layer *l, ls_tensor rest) {
+    static const ls_map_step square = {LS_MAP_MUL, 0, 0, 0, 0};
+    return ls_sum(l->g,
+                  constant(l->g, ls_map(l->g, &rest, 1, &(ls_expression){.step = &square, .n_steps = 1, .wide = 1})));
 }
 
 /* *count: how many are wrong, to be asked for where a loss is not finite. */
@@ -259,21 +272,50 @@ static layer layer_of(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_newto
     return l;
 }
 
-ls_tensor ls_rnn_newton(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_newton_form *form,
-                        ls_tensor *unconverged) {
+/* What was left in front of each step and behind the last, as ls_newton_progress has it. */
+typedef struct left {
+    ls_tensor *missing, *squares;
+    int n;
+} left;
+
+static void add_left(const layer *l, ls_tensor rest, ls_tensor wrong, left *to) {
+    to->missing[to->n] = ls_sum(l->g, wrong);
+    to->squares[to->n++] = sum_of_squares(l, rest);
+}
+
+/* States, and where they are none. */
+static ls_tensor take_steps(const layer *l, const ls_newton_form *form, ls_newton_progress *progress,
+                            ls_tensor *wrong) {
+    ls_graph *g = l->g;
+    const int n = form->steps + 1;
+    left all = {LS_NEW_ARRAY(g->arena, ls_tensor, n), LS_NEW_ARRAY(g->arena, ls_tensor, n), 0};
+    ls_tensor h = begin(l), rest;
+    for (int i = 0; i < form->steps; i++) {
+        const bool last = i + 1 == form->steps;
+        h = improve(l, h, last, &rest);
+        if (!last) (void)constant(g, h);
+        if (progress != NULL) add_left(l, rest, find_wrong(l, rest, form->bound), &all);
+    }
+    rest = last_rest(l, h);
+    *wrong = find_wrong(l, rest, form->bound);
+    if (progress == NULL) return h;
+    add_left(l, rest, *wrong, &all);
+    *progress = (ls_newton_progress){ls_concat(g, 0, n, all.missing), ls_concat(g, 0, n, all.squares)};
+    return h;
+}
+
+ls_tensor ls_rnn_newton(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_newton_form *form, ls_tensor *unconverged,
+                        ls_newton_progress *progress) {
     *unconverged = LS_NO_TENSOR;
+    if (progress != NULL) *progress = (ls_newton_progress){LS_NO_TENSOR, LS_NO_TENSOR};
     if (ls_graph_status(g).code != LS_OK) return LS_NO_TENSOR;
     const ls_status fits = check(g, x, weight, form);
     if (fits.code != LS_OK) return ls_graph_fail(g, fits);
     const ls_shape *w = &ls_graph_tensor(g, weight)->shape;
     const int64_t H = w->dim[0].size, D = w->dim[2].size;
     const layer l = layer_of(g, x, weight, form);
-    ls_tensor h = begin(&l), state[MOST_STATES];
-    for (int i = 0; i < form->steps; i++) {
-        h = improve(&l, h, i + 1 == form->steps);
-        if (i + 1 < form->steps) (void)constant(g, h);
-    }
-    const ls_tensor wrong = find_wrong(&l, h, form->bound);
+    ls_tensor wrong, state[MOST_STATES];
+    const ls_tensor h = take_steps(&l, form, progress, &wrong);
     report(&l, wrong, weight, form, unconverged);
     take_apart(&l, h, state);
     return ls_split_last(g, spoil(g, state[0], wrong), H, D);

@@ -38,7 +38,7 @@ static ls_tensor layer_of(ls_graph *g, const form *f, ls_tensor places, ls_tenso
     const ls_newton_form newton = {.kind = f->kind, .steps = f->steps, .bound = 1e-13, .places = documents};
     const ls_rnn_form chain = {.kind = f->kind, .places = documents};
     const ls_tensor y =
-        f->steps > 0 ? ls_rnn_newton(g, of_heads, weight, &newton, count) : ls_rnn(g, of_heads, weight, &chain);
+        f->steps > 0 ? ls_rnn_newton(g, of_heads, weight, &newton, count, NULL) : ls_rnn(g, of_heads, weight, &chain);
     return ls_add(g, x, ls_linear(g, ls_merge_last(g, y), out, LS_NO_TENSOR));
 }
 
