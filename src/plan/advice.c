@@ -31,6 +31,7 @@ static bool variant_fits(const advice *a, int64_t seq, const ls_plan_request *re
  */
 static ls_plan_request narrowed(const advice *a, int times) {
     ls_plan_request one = *a->request;
+    one.only_fit = true;
     one.mesh = a->nearest.mesh;
     ls_mesh_widen(&one.mesh, LS_AXIS_SEQUENCE, times);
     one.ranks *= times;
@@ -61,6 +62,7 @@ static int ranks_that_fit(const advice *a) {
     for (int times = 2; times <= MOST_TIMES && a->request->ranks <= INT_MAX / times; times *= 2) {
         const ls_plan_request one = narrowed(a, times);
         ls_plan_request whole = *a->request; /* a mesh of the request may not allow more ranks */
+        whole.only_fit = true;
         whole.ranks = one.ranks;
         whole.memory = one.memory;
         if (variant_fits(a, a->variants->seq, &one) && variant_fits(a, a->variants->seq, &whole)) return one.ranks;

@@ -155,7 +155,7 @@ ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate
 
 /*
  * Finds what the candidate must save, and costs it. If another rank needs more than rank 0, rank 0 is allowed that much
- * less.
+ * less. Where only what fits is asked, a candidate whose rank 0 does not fit has the bytes of that rank, and no others.
  */
 static ls_status cost_with_layout(const ls_job *job, const ls_plan_request *request, const ls_layout *layout,
                                   bool together, ls_plan_candidate *c) {
@@ -165,8 +165,13 @@ static ls_status cost_with_layout(const ls_job *job, const ls_plan_request *requ
     int64_t allowed = request->memory;
     for (int i = 0; i < TRIES; i++) {
         const ls_plan_candidate bare = *c;
-        ls_status status = ls_plan_saving(job, request, allowed, &target);
+        size_t lacking;
+        ls_status status = ls_plan_saving(job, request, allowed, &target, &lacking);
         c->saving = target.saving;
+        if (status.code == LS_OK && lacking > 0 && request->only_fit) {
+            c->mapped = lacking;
+            return ls_ok();
+        }
         if (status.code == LS_OK)
             status = ls_plan_cost(job, &target, &request->host, together, c);
         else
@@ -248,14 +253,35 @@ void ls_plan_free(ls_plan *plan) {
     *plan = (ls_plan){.n_candidates = 0};
 }
 
+/* The candidate before it was costed, with what it cuts over the ranks. */
+static ls_plan_candidate uncosted(const ls_plan_candidate *c) {
+    return (ls_plan_candidate){.mesh = c->mesh,
+                               .schedule = c->schedule,
+                               .stage_chunks = c->stage_chunks,
+                               .strategies = c->strategies,
+                               .layout = c->layout,
+                               .shard = c->shard,
+                               .listed = c->listed};
+}
+
+/* Where only what fits is asked, one that does among a few ranks is costed among all, as the best one of a plan is. */
+static ls_status cost_listed(const ls_job *job, const ls_plan_request *request, ls_plan_candidate *c) {
+    LS_TRY(cost_candidate(job, request, false, c));
+    if (!request->only_fit || !c->fits || c->instrs > LS_PLAN_SIMULATED_INSTRS) return ls_ok();
+    *c = uncosted(c);
+    return cost_candidate(job, request, true, c);
+}
+
 static void add_candidate(const ls_job *job, const ls_plan_request *request, const ls_plan_candidate *bare,
                           ls_plan *plan, ls_status *refusal) {
+    if (request->only_fit && plan->fits) return;
     ls_plan_candidate *c = LS_PUSH(plan->arena, plan->candidates, plan->n_candidates, plan->capacity);
     *c = *bare;
     c->listed = plan->n_candidates;
     log_progress(plan, c);
-    const ls_status status = cost_candidate(job, request, false, c);
+    const ls_status status = cost_listed(job, request, c);
     if (status.code != LS_OK && refusal->code == LS_OK) *refusal = status;
+    plan->fits |= status.code == LS_OK && c->fits;
 }
 
 /* Whether no candidate from `first` on is balanced. Their layouts do not depend on the masks. */
@@ -346,13 +372,7 @@ static ls_status simulate_best(const ls_job *job, const ls_plan_request *request
     for (int i = 0; i < plan->n_candidates && ls_plan_is_simulated(plan); i++) {
         ls_plan_candidate *c = &plan->candidates[0];
         if (c->refused[0] != 0 || c->simulated) break;
-        *c = (ls_plan_candidate){.mesh = c->mesh,
-                                 .schedule = c->schedule,
-                                 .stage_chunks = c->stage_chunks,
-                                 .strategies = c->strategies,
-                                 .layout = c->layout,
-                                 .shard = c->shard,
-                                 .listed = c->listed};
+        *c = uncosted(c);
         log_progress(plan, c);
         LS_TRY(cost_candidate(job, request, true, c));
         sort_candidates(plan);
@@ -455,12 +475,9 @@ static ls_status visit_mesh(void *context, const ls_mesh *mesh) {
 
 /* Whether candidates apply, and all need more memory than is allowed. */
 static bool lacks_memory(const ls_plan *plan) {
-    bool applies = false, fits = false;
-    for (int i = 0; i < plan->n_candidates; i++) {
-        applies |= plan->candidates[i].refused[0] == 0;
-        fits |= plan->candidates[i].fits;
-    }
-    return applies && !fits;
+    bool applies = false;
+    for (int i = 0; i < plan->n_candidates; i++) applies |= plan->candidates[i].refused[0] == 0;
+    return applies && !plan->fits;
 }
 
 /* Whether two candidates of one mesh and layout are the same program, as when a way is named that is taken anyway. */
@@ -496,9 +513,11 @@ static ls_status add_strategies(const ls_job *job, const ls_plan_request *reques
         LS_TRY(ls_plan_other_strategies(request, job->graph, &best, at, tried, &n));
         for (int i = 0; i < n; i++) {
             const ls_plan_candidate bare = bare_candidate(request, &best.mesh, tried[i], best.layout);
+            const int before = plan->n_candidates;
             if (is_listed(plan, &best, &tried[i])) continue;
             add_candidate(job, request, &bare, plan, refusal);
-            if (are_alike(&plan->candidates[plan->n_candidates - 1], &best)) plan->n_candidates--;
+            if (plan->n_candidates > before && are_alike(&plan->candidates[plan->n_candidates - 1], &best))
+                plan->n_candidates--;
         }
     }
     return ls_ok();
@@ -541,6 +560,8 @@ ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_pla
     LS_TRY(find_candidates(job, request, out, &refusal));
     sort_candidates(out);
     if (out->candidates[0].refused[0] != 0) return refusal;
+    if (request->only_fit)
+        return out->fits ? ls_ok() : ls_error(LS_NO_MEMORY, "no candidate fits into the memory allowed");
     LS_TRY(simulate_best(job, request, out));
     ls_plan_choose(request, out);
     return out->candidates[0].fits ? ls_ok() : no_memory(job, request, out);

@@ -48,6 +48,7 @@ typedef struct ls_plan_request {
     int offload_state;                    /* 1 or 0; -1: free */
     bool host_apart;                      /* the device has memory of its own, and `memory` is of that */
     int64_t host_memory;                  /* then bytes that a rank may take of the host's; 0: no limit */
+    bool only_fit; /* only whether a candidate fits is asked: none is tried after the first that does */
 } ls_plan_request;
 
 /* Other processes are told of it as bytes, and what it points to by names (session/trial.c). */
@@ -93,6 +94,7 @@ typedef struct ls_plan {
     bool measured;    /* predictions use rates measured on this machine; else nominal ones */
     double logged;    /* when progress was last logged (ls_seconds) */
     int64_t instrs;   /* the most `instrs` of a candidate that applies */
+    bool fits;        /* a candidate, when it was listed */
     int n_candidates;
     size_t capacity;
     ls_plan_candidate *candidates; /* all that were tried: best first, refused ones last; in the arena */
@@ -119,6 +121,8 @@ LS_MUST_USE ls_status ls_plan_memory_options(const ls_spread *spread, ls_plan_re
  * as it must to fit into request->memory, and saves as little memory otherwise. When none fits the status is
  * LS_NO_MEMORY, its message says what the smallest candidate needs and for which buffers, and out->target is that
  * candidate. When no candidate applies the status is that of the first refused one, or names the mesh of the request.
+ * With request->only_fit only the status counts: candidates that do not fit have no seconds, and the message of
+ * LS_NO_MEMORY says no more than that.
  */
 LS_MUST_USE ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out);
 

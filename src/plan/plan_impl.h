@@ -45,11 +45,11 @@ LS_MUST_USE ls_status ls_plan_stages(const ls_job *job, const ls_plan_request *r
 
 /*
  * Fills in target->saving: what the request fixes, and of what it leaves free the least, or what is fastest, with which
- * rank 0 fits into `allowed` bytes (0: no limit). If nothing fits, it is the saving that needs fewest bytes. The status
- * is the compiler's.
+ * rank 0 fits into `allowed` bytes (0: no limit); with request->only_fit, any with which it fits. If nothing fits, it
+ * is the saving that needs fewest bytes, and *lacking becomes these bytes; else 0. The status is the compiler's.
  */
 LS_MUST_USE ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int64_t allowed,
-                                     ls_target *target);
+                                     ls_target *target, size_t *lacking);
 
 /* --- queues of what is timed (timed_call.c) ----------------------------------------------------------------------- */
 

@@ -24,16 +24,31 @@ typedef struct search {
     size_t allowed;
     size_t least; /* bytes of `smallest` */
     ls_saving smallest;
+    size_t always;    /* bytes of the last attempt that no recompute and no tile saves */
     ls_status status; /* of the compiler */
 } search;
 
 /* --- one attempt -------------------------------------------------------------------------------------------------- */
+
+/* Of parameters, sums of gradients and the optimiser's state where the device computes. */
+static size_t always_there(const ls_image *image) {
+    size_t bytes = 0;
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        const bool here = b->space == LS_PRIVATE || b->space == LS_SYMMETRIC;
+        const bool is =
+            b->kind == LS_BUFFER_PARAMETER || b->kind == LS_BUFFER_GRADIENT || b->kind == LS_BUFFER_OPTIMIZER;
+        if (here && is && b->program < 0) bytes += b->bytes;
+    }
+    return bytes;
+}
 
 static bool fits(search *s) {
     ls_image *image;
     if (s->status.code == LS_OK) s->status = ls_compile(s->job, &s->target, &image);
     if (s->status.code != LS_OK) return true; /* ends the search */
     const size_t bytes = ls_image_mapped(image), host = image->host_apart ? image->bytes[LS_HOST] : 0;
+    s->always = always_there(image);
     ls_image_destroy(image);
     const bool has_host = s->request->host_memory == 0 || (int64_t)host <= s->request->host_memory;
     if (bytes < s->least && has_host) {
@@ -61,18 +76,22 @@ static void bisect(search *s, int *number, int low, int high, int most) {
 
 /*
  * The fewest results to make again. More need less memory, except for the last few, whose chains are long; therefore a
- * coarse walk upwards finds the interval to bisect. False: the rank fits with none.
+ * coarse walk upwards finds the interval to bisect. False: the rank fits with none. Where only that is asked, the walk
+ * goes downwards, from where the rank is most likely to fit, and is left out where it cannot help.
  */
 static bool find_recompute(search *s) {
     enum { STRIDES = 8 };
     int *number = &s->target.saving.drop, low = 0;
     const int most = ls_recompute_count(s->job);
+    const bool only_fit = s->request->only_fit;
     *number = 0;
     if (fits(s)) return true;
+    if (only_fit && s->always > s->allowed) return false;
     for (int i = 1; i <= STRIDES; i++) {
-        *number = (int)((int64_t)most * i / STRIDES);
-        if (*number == low) continue;
+        *number = (int)((int64_t)most * (only_fit ? STRIDES + 1 - i : i) / STRIDES);
+        if (*number == low || *number == 0) continue;
         if (fits(s)) {
+            if (only_fit) return true;
             bisect(s, number, low, *number, most);
             return true;
         }
@@ -169,30 +188,34 @@ static bool is_free(const ls_saving *saving) {
     return saving->drop == 0 && saving->offload == 0 && !saving->offload_state && saving->tile != LS_TILE_ALL;
 }
 
-/* The fastest of the ways to fit; where none does, what needs fewest bytes. */
-static ls_saving choose(search *s) {
+/* The fastest of the ways to fit. False: there is none, and what needs fewest bytes is s->smallest. */
+static bool choose(search *s, ls_saving *out) {
     way ways[MOST_WAYS];
     const int n = list_ways(s, ways);
-    ls_saving best = s->smallest;
     double best_seconds = INFINITY;
+    bool fit = false;
     for (int i = 0; i < n && s->status.code == LS_OK; i++) {
         ls_saving found = {0};
         if (!try_way(s, &ways[i], &found)) continue;
-        if (n == 1 || is_free(&found)) return found;
+        const bool settled = n == 1 || is_free(&found) || s->request->only_fit;
         s->target.saving = found;
-        const double seconds = seconds_of(s);
-        if (seconds < best_seconds) best = found;
+        const double seconds = settled ? 0 : seconds_of(s);
+        if (!fit || seconds < best_seconds) *out = found;
         best_seconds = fmin(best_seconds, seconds);
+        fit = true;
+        if (settled) break;
     }
-    return isinf(best_seconds) ? s->smallest : best;
+    return fit;
 }
 
-ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int64_t allowed, ls_target *target) {
+ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int64_t allowed, ls_target *target,
+                         size_t *lacking) {
     target->saving = (ls_saving){.drop = (int)ls_min(ls_max(request->drop, 0), ls_recompute_count(job)),
                                  .tile = request->tile < 0 ? LS_TILE_LOSS : (ls_tile_kind)request->tile,
                                  .tile_rows = request->tile_rows,
                                  .offload = (int)ls_max(request->offload, 0),
                                  .offload_state = request->offload_state > 0};
+    *lacking = 0;
     if (allowed <= 0) return ls_ok();
     search s = {.job = job,
                 .request = request,
@@ -201,7 +224,10 @@ ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int6
                 .least = SIZE_MAX,
                 .smallest = target->saving,
                 .status = ls_ok()};
-    target->saving = choose(&s);
+    if (!choose(&s, &target->saving)) {
+        target->saving = s.smallest;
+        *lacking = s.least;
+    }
     return s.status;
 }
 

@@ -24,9 +24,9 @@ typedef struct problem {
     ls_plan_request request;
 } problem;
 
-static void make(problem *p, const char *device) {
+static void make_layers(problem *p, const char *device, int layers) {
     p->graph = ls_graph_create(LS_F32);
-    p->job = job_of_loss(p->graph, loss_of_layers(p->graph, 1, S, LAYERS), false, NULL);
+    p->job = job_of_loss(p->graph, loss_of_layers(p->graph, 1, S, layers), false, NULL);
     p->request = (ls_plan_request){.ranks = 1,
                                    .device = device,
                                    .isa = LS_ISA_REF,
@@ -40,6 +40,8 @@ static void make(problem *p, const char *device) {
                                    .offload_state = -1,
                                    .host_apart = device[0] == 'c' && device[1] == 'u'};
 }
+
+static void make(problem *p, const char *device) { make_layers(p, device, LAYERS); }
 
 /* The best candidate where a rank may map `memory` bytes. */
 static ls_plan_candidate best(problem *p, int64_t memory) {
@@ -81,6 +83,40 @@ static void test_the_faster_way(void **state) {
     const ls_plan_candidate both = best(&p, half);
     assert_true((int64_t)both.bytes[LS_HOST] <= p.request.host_memory && both.saving.drop > 0);
     ls_graph_destroy(p.graph);
+}
+
+/* The question whether anything fits has the answer of the whole plan, whatever the memory. */
+static void test_only_fit(void **state) {
+    (void)state;
+    static const struct {
+        const char *device;
+        int ranks;
+    } at[] = {{"cuda", 1}, {"cpu", 2}};
+    enum { PARTS = 5 };
+    for (size_t i = 0; i < LS_COUNT(at); i++) {
+        problem p;
+        int fit = 0;
+        make_layers(&p, at[i].device, 1);
+        p.request.strategy = "ring";
+        p.request.layout = "contiguous";
+        assert_ok(ls_mesh_parse("tp=1", &p.request.mesh));
+        p.request.ranks = p.request.machine_ranks = p.request.host_ranks = at[i].ranks;
+        const int64_t most = (int64_t)best(&p, 0).mapped;
+        for (int part = 2; part <= PARTS; part++) {
+            ls_plan plan;
+            p.request.memory = most * part / PARTS;
+            p.request.only_fit = false;
+            const ls_status whole = ls_plan_make(&p.job, &p.request, &plan);
+            ls_plan_free(&plan);
+            p.request.only_fit = true;
+            const ls_status asked = ls_plan_make(&p.job, &p.request, &plan);
+            ls_plan_free(&plan);
+            assert_int_equal(asked.code, whole.code);
+            fit += asked.code == LS_OK;
+        }
+        assert_true(fit > 1 && fit < PARTS); /* both answers occur, and one fits by what it saves */
+        ls_graph_destroy(p.graph);
+    }
 }
 
 /* Where the device computes in memory of the host nothing is gained there. */
@@ -134,7 +170,7 @@ static void test_the_option(void **state) {
 
 int main(void) {
     use_emulated_kernels();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_faster_way),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_faster_way), cmocka_unit_test(test_only_fit),
                                        cmocka_unit_test(test_not_on_the_processor), cmocka_unit_test(test_the_option)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
