@@ -139,7 +139,7 @@ class Imports(unittest.TestCase):
                 self.export(Losses(kind), batch())
 
     def test_layers_as_people_write_them(self):
-        for layer in (activated, composed, normalised, turned, paired):
+        for layer in (activated, in_place, composed, normalised, turned, paired):
             with self.subTest(layer.__name__):
                 torch.manual_seed(0)
                 self.export(Tiny(layer), batch())
@@ -250,6 +250,13 @@ class Tiny(nn.Module):
 def activated(model, x):
     functions = (F.elu, F.selu, F.celu, F.leaky_relu, F.hardtanh, F.relu6, F.hardsigmoid, F.hardswish, F.mish, F.logsigmoid, F.softsign, F.softplus)
     return x + sum(f(3 * x) for f in functions) + torch.square(x)
+
+
+def in_place(model, x):
+    y = 2 * x
+    y += x.tanh()
+    y[..., :2].mul_(3)
+    return y.mul_(x)
 
 
 def composed(model, x):
