@@ -37,14 +37,37 @@ for dtype in f32 bf16; do
     [ $dtype = bf16 ] || recorded run -eq
 done
 json "d['spread']['device'] == 'cuda'" run/run.json
-# What waits in memory of the host changes no bit, whether the user or the memory that is left asks for it, and a resumed run goes on so.
-"$longspan" train "${job[@]}" --device cuda --steps 2 --out plain >out 2>err || fail "plain: $(cat err)"
+# What waits in memory of the host changes no bit, whether the user or the memory that is left asks for it, and a resumed run goes on so. Nor of the
+# average of the weights, which is what its formula gives.
+averaged=("${job[@]}" --ema 0.75 --save-every 1)
+"$longspan" train "${averaged[@]}" --device cuda --steps 2 --out plain >out 2>err || fail "plain: $(cat err)"
+python3 - plain/checkpoint-0000000{1,2} <<'PYTHON' || fail "another average than the formula's"
+import array, json, sys
+
+
+def read(path, begins):
+    """The numbers of the tensors whose names begin so, by name."""
+    data = open(path, "rb").read()
+    n = int.from_bytes(data[:8], "little")
+    tensors = {name[len(begins):]: t["data_offsets"] for name, t in json.loads(data[8:8 + n]).items() if "dtype" in t and name.startswith(begins)}
+    return {name: array.array("f", data[8 + n + a:8 + n + b]) for name, (a, b) in tensors.items()}
+
+
+before, after = (read(f"{folder}/model.safetensors", "") for folder in sys.argv[1:])
+last = read(f"{sys.argv[2]}/optimizer.safetensors", "last ")
+assert before.keys() == after.keys() == last.keys() and after, last.keys()
+for name in after:
+    worst = max(abs(a - 0.75 * b - 0.25 * c) for a, b, c in zip(after[name], before[name], last[name], strict=True))
+    assert worst <= 2e-7 * max(map(abs, after[name])), (name, worst)
+    assert after[name] != last[name] and after[name] != before[name], name
+PYTHON
 less=$(python3 -c "import json; print(json.load(open('plain/run.json'))['predicted_bytes'][0]['private'] * 2 // 3)")
 for saving in "--offload all" "--offload optimizer+3 --recompute all" "--memory $less"; do
     read -ra options <<<"$saving"
     rm -rf saved
-    "$longspan" train "${job[@]}" "${options[@]}" --device cuda --steps 2 --out saved >out 2>err || fail "$saving: $(cat err)"
+    "$longspan" train "${averaged[@]}" "${options[@]}" --device cuda --steps 2 --out saved >out 2>err || fail "$saving: $(cat err)"
     [ "$(numbers saved)" = "$(numbers plain)" ] || fail "$saving: other bits"
+    same_checkpoint plain/checkpoint-00000002 saved/checkpoint-00000002
     json "d['spread']['offload'] != 'none' and d['predicted_bytes'][0]['host'] > 0" saved/run.json
 done
 "$longspan" train "${job[@]}" --steps 3 --out saved --resume >out 2>err || fail "resume: $(cat err)"

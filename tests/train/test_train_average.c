@@ -108,7 +108,7 @@ static void moves_to_the_weights_and_changes_no_step(void **state) {
     free(still);
 }
 
-/* what: of the rows that differ from AdamW in f32, which the average of one rank is compared with. */
+/* Each optimiser, on 2, 3 and 4 ranks. The average of rows with AdamW in f32 is compared with that of one rank. */
 static const struct spread_case {
     const char *name, *mesh, *shard, *offload, *dtype, *optimizer, *lora, *group;
     bool other; /* its weights are other ones */
@@ -117,6 +117,8 @@ static const struct spread_case {
     {.name = "three", .mesh = "ring=3", .shard = "parameters", .cut = true},
     {.name = "tp", .mesh = "tp=2", .shard = "gradients", .dtype = "bf16", .cut = true, .other = true},
     {.name = "stages", .mesh = "pp=2", .shard = "none"},
+    {.name = "four", .mesh = "ring=2,tp=2", .shard = "gradients", .optimizer = "lion", .other = true},
+    {.name = "both", .mesh = "ring=2,ulysses=2", .shard = "optimizer", .optimizer = "sgd", .other = true},
     {.name = "offload", .mesh = "ring=2", .offload = "optimizer", .optimizer = "muon", .cut = true, .other = true},
     {.name = "lora", .mesh = "ring=2", .lora = "r=4,alpha=8", .other = true},
     {.name = "frozen", .mesh = "ring=2", .group = "model.embed_tokens*:frozen", .other = true},
