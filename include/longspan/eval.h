@@ -50,6 +50,12 @@ typedef struct ls_eval_options {
     const char *out;   /* folder for eval.json and loss_by_position.svg; NULL: not written */
     /* File for the log-probabilities of all learnt tokens, a line of JSON for each passage of a document; NULL: none */
     const char *logprobs;
+    /*
+     * > 0: the file has records for a model that learns from this one, with the `top` likeliest words in the place of
+     * each learnt token, and their log-probabilities at a temperature (0: 1)
+     */
+    int64_t top;
+    double temperature;
     ls_spread spread;
 } ls_eval_options;
 

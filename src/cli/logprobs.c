@@ -17,6 +17,10 @@ static const ls_option options[] = {
     CLI_CHECKPOINT(AT(checkpoint)),
     CLI_REQUIRED_LIST("data", "PATH", offsetof(logprobs_flags, data), CLI_DATA_HELP),
     CLI_REQUIRED_TEXT("out", "FILE", AT(logprobs), "JSON lines, one for each document"),
+    CLI_INT("top", "K", "0", 0, 64, AT(top),
+            "write records for train --records teacher instead: the K likeliest words in the place of each learnt token"),
+    CLI_FLOAT("temperature", "T", "1", 1e-3, 1e3, AT(temperature),
+              "of the log-probabilities of --top: those of softmax(logits / T)"),
     CLI_INT("seq", "N", "1024", 1, 1 << 30, AT(seq), "tokens of a sequence, into which documents are packed apart"),
     CLI_INT("batch", "N", "1", 1, 1 << 24, AT(batch), "sequences of a forward pass, over all dp ranks"),
     CLI_CHOICE("dtype", "TYPE", "f32|bf16", "f32", AT(dtype), "element type"),
@@ -53,7 +57,8 @@ const cli_command cli_logprobs = {
         "Runs forward passes over documents that are packed into sequences, apart from each other, and writes a line of JSON for each, in the order of the records: "
         "document (its number, from 0), offset (0, or of a document that is longer than a sequence where the part begins), ids, places (in the document) and logprobs "
         "(natural) of the tokens that are learnt, and their sum. Records with a chosen and a rejected answer (--records preference) are two documents each, "
-        "and chosen says which. No logits are ever whole.",
+        "and chosen says which. With --top it writes what train --records teacher --loss distil reads: input_ids, labels, "
+        "teacher_ids and teacher_logprobs, one line for each document or part of one, in the order in which they are packed. No logits are ever whole.",
     .opens = true,
     .reads = true,
     .spreads = true,

@@ -160,6 +160,8 @@ typedef struct ls_sample {
     int32_t *tokens, *labels; /* [n]; both NULL: not wanted, and no token is read */
     int32_t *positions;       /* [n] or NULL: from 0 in each document that is apart */
     int32_t *seen;            /* [n] or NULL: tokens of the label's document before it in the sequence */
+    int32_t *teacher_ids;     /* [n,K] or NULL: a teacher's likeliest words in the place of the label, K for each */
+    float *teacher_logprobs;  /* [n,K] or NULL: their log-probabilities */
     int32_t *ends;            /* [S + 1] or NULL: cumulative lengths 0 = ends[0] < ... < ends[n_ends - 1] = S */
     int n_ends;               /* 0 without ends */
     int64_t bytes;            /* that were read from files: the tokens, and the marks of what is learnt */

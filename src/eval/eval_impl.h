@@ -19,6 +19,29 @@ void ls_logprobs_add(ls_logprobs *logprobs, const int32_t *labels, const float *
  */
 LS_MUST_USE ls_status ls_logprobs_write(ls_logprobs *logprobs, const char *path);
 
+/* --- teacher.c ---------------------------------------------------------------------------------------------------- */
+
+typedef struct ls_teacher_file ls_teacher_file;
+typedef struct ls_teacher_options {
+    const ls_data *data; /* whose documents are apart */
+    int64_t S, some;     /* of `some` sequences of S tokens, spread over the data (ls_text_sequences) */
+    int words;           /* of each token */
+    double temperature;
+    const char *path;
+} ls_teacher_options;
+/* Begins a file beside the path. The options are borrowed. */
+LS_MUST_USE ls_status ls_teacher_file_create(const ls_teacher_options *options, ls_teacher_file **out);
+/*
+ * Writes the passages of the next sequence, whose sample has labels and likeliest words: a line of JSON each, with
+ * input_ids, labels, teacher_ids and teacher_logprobs, and teacher_temperature; document and offset say which it is.
+ * What fails is the status of ls_teacher_file_finish.
+ */
+void ls_teacher_file_add(ls_teacher_file *file, const ls_sample *sample);
+/* Gives the file its name. Logs how many passages had nothing to learn and are left out. */
+LS_MUST_USE ls_status ls_teacher_file_finish(ls_teacher_file *file);
+/* Removes a file that was not finished. NULL is allowed. */
+void ls_teacher_file_destroy(ls_teacher_file *file);
+
 /* --- recall.c ----------------------------------------------------------------------------------------------------- */
 
 /* -log p of the token under the logits [V]. *likeliest: it has the largest logit, and of equal ones the smallest id. */

@@ -23,7 +23,7 @@ typedef struct evaluation {
     int64_t n; /* sequences */
     ls_typical typical;
     ls_graph *graph;
-    ls_tensor losses;
+    ls_tensor fetched[3]; /* losses; and ids and log-probabilities of the likeliest words, where they are wanted */
     ls_job job;
     ls_session *session;
 } evaluation;
@@ -44,14 +44,22 @@ static ls_status open_program(evaluation *e) {
     e->graph = ls_graph_create(strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : LS_F32);
     LS_TRY(ls_model_build(e->trained->model, e->graph, o->batch, o->seq, false, &lm));
     LS_TRY(ls_model_need_token_loss(e->trained->model, &lm, "an evaluation"));
-    e->losses = lm.token_loss;
+    e->fetched[0] = lm.token_loss;
+    if (o->top > 0) {
+        LS_TRY(ls_model_need_logits(e->trained->model, &lm, "--top"));
+        const ls_likeliest top = ls_model_likeliest(e->graph, lm.logits, (int)o->top,
+                                                    ls_tokenizer_vocabulary(e->trained->tokenizer), o->temperature);
+        LS_TRY(ls_graph_status(e->graph));
+        e->fetched[1] = top.ids;
+        e->fetched[2] = top.logprobs;
+    }
     LS_TRY(ls_typical_read(e->data, ls_model_takes(e->trained->model).marks, o->seq, &e->typical));
     e->job = (ls_job){.graph = e->graph,
                       .programs = ls_forward_programs(e->graph),
                       .documents = e->typical.terms,
                       .n_documents = e->typical.n,
-                      .fetch = &e->losses,
-                      .n_fetch = 1,
+                      .fetch = e->fetched,
+                      .n_fetch = o->top > 0 ? 3 : 1,
                       .micro_batches = batches_at_once(e),
                       .filled_together = true};
     return ls_session_open(&e->job, &o->spread, &e->session);
@@ -61,16 +69,20 @@ typedef struct adding {
     ls_loss_sums *sums;
     int64_t seq;
     ls_logprobs *logprobs; /* NULL: nobody wants them */
+    ls_teacher_file *teacher;
 } adding;
 
 static void add_losses(void *context, const ls_sample *sample, const float *losses) {
     const adding *a = context;
     ls_loss_sums_add(a->sums, a->seq, sample, losses);
     if (a->logprobs != NULL) ls_logprobs_add(a->logprobs, sample->labels, losses);
+    if (a->teacher != NULL) ls_teacher_file_add(a->teacher, sample);
 }
 
-static ls_status score_text(const evaluation *e, const ls_rank *rank, ls_logprobs *logprobs, outcome *out) {
-    adding to = {&out->sums, e->options->seq, logprobs};
+/* to: what is kept of each token besides, on rank 0. */
+static ls_status score_text(const evaluation *e, const ls_rank *rank, adding to, outcome *out) {
+    to.sums = &out->sums;
+    to.seq = e->options->seq;
     const ls_text_sequences text = {e->data, e->n, ls_model_takes(e->trained->model).marks, e->options->seq};
     const ls_sequences from = ls_text_sequences_of(&text);
     ls_progress progress = ls_progress_start("evaluating", e->n);
@@ -98,10 +110,23 @@ static ls_status score_tokens(const evaluation *e, const ls_rank *rank, outcome 
     const bool fails = writes && logprobs == NULL;
     ls_status status =
         ls_comm_agree(rank->comm, fails ? ls_error(LS_NO_MEMORY, "no memory for %s", e->options->logprobs) : ls_ok());
-    if (status.code == LS_OK) status = score_text(e, rank, logprobs, out);
+    if (status.code == LS_OK) status = score_text(e, rank, (adding){.logprobs = logprobs}, out);
     if (status.code == LS_OK)
         status = ls_comm_agree(rank->comm, writes ? ls_logprobs_write(logprobs, e->options->logprobs) : ls_ok());
     ls_logprobs_destroy(logprobs);
+    return status;
+}
+
+/* Writes what the model says as a teacher. */
+static ls_status teach(const evaluation *e, const ls_rank *rank, outcome *out) {
+    const ls_eval_options *o = e->options;
+    const ls_teacher_options options = {e->data, o->seq, e->n, (int)o->top, o->temperature, o->logprobs};
+    const bool writes = rank->rank == 0;
+    ls_teacher_file *file = NULL;
+    ls_status status = ls_comm_agree(rank->comm, writes ? ls_teacher_file_create(&options, &file) : ls_ok());
+    if (status.code == LS_OK) status = score_text(e, rank, (adding){.teacher = file}, out);
+    if (status.code == LS_OK) status = ls_comm_agree(rank->comm, writes ? ls_teacher_file_finish(file) : ls_ok());
+    ls_teacher_file_destroy(file);
     return status;
 }
 
@@ -109,7 +134,9 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     const evaluation *e = input;
     outcome *out = result;
     LS_TRY(ls_trained_fill(e->trained, rank, e->options->seed));
-    LS_TRY(e->options->logprobs != NULL ? score_tokens(e, rank, out) : score_text(e, rank, NULL, out));
+    LS_TRY(e->options->logprobs == NULL ? score_text(e, rank, (adding){.logprobs = NULL}, out)
+           : e->options->top > 0        ? teach(e, rank, out)
+                                        : score_tokens(e, rank, out));
     out->resident = ls_resident_bytes(rank).arenas;
     return ls_comm_max_i64(rank->comm, &out->resident, 1);
 }
@@ -173,6 +200,18 @@ ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *tra
 
 /* --- from options ------------------------------------------------------------------------------------------------- */
 
+static ls_status complete_top(ls_eval_options *o) {
+    if (o->top < 0 || o->top > LS_MOST_TEACHER)
+        return ls_error(LS_USAGE, "--top %lld; expected 0 to %d words", (long long)o->top, LS_MOST_TEACHER);
+    if (o->top > 0 && o->logprobs == NULL) return ls_error(LS_USAGE, "--top needs a file for the words (logprobs)");
+    if (o->temperature != 0 && o->temperature != 1 && o->top == 0)
+        return ls_error(LS_USAGE, "--temperature %g needs --top, whose log-probabilities it is of", o->temperature);
+    if (o->temperature == 0) o->temperature = 1;
+    if (!(o->temperature >= 1e-3 && o->temperature <= 1e3))
+        return ls_error(LS_USAGE, "--temperature %g; expected 0.001 to 1000", o->temperature);
+    return ls_ok();
+}
+
 static ls_status complete(ls_eval_options *o) {
     if (o->n_data < 1) return ls_error(LS_USAGE, "--data is missing; expected files or folders of text");
     if (o->seq == 0) o->seq = 1024;
@@ -183,8 +222,24 @@ static ls_status complete(ls_eval_options *o) {
     if (o->dtype == NULL) o->dtype = "f32";
     if (strcmp(o->dtype, "f32") != 0 && strcmp(o->dtype, "bf16") != 0)
         return ls_error(LS_USAGE, "--dtype is %s; expected f32 or bf16", o->dtype);
+    LS_TRY(complete_top(o));
     ls_plan_request request;
     return ls_spread_resolve(&o->spread, &request);
+}
+
+/* Words of a teacher are those of a document by itself. */
+static ls_status check_top(const ls_eval_options *o, const ls_trained *trained, const ls_data *data) {
+    const int64_t known = ls_tokenizer_vocabulary(trained->tokenizer);
+    if (o->top > known)
+        return ls_error(LS_USAGE, "--top is %lld, and the tokenizer has %lld words", (long long)o->top,
+                        (long long)known);
+    if (o->top > 0 && ls_data_pairs(data))
+        return ls_error(LS_USAGE, "--top with --records %s, which hold answers to compare; expected another kind",
+                        o->form.records);
+    if (o->top > 0 && !ls_data_apart(data))
+        return ls_error(LS_USAGE, "--top with --pack %s, whose documents see each other; expected best or stream",
+                        ls_data_pack(data));
+    return ls_ok();
 }
 
 static ls_status open_and_evaluate(const ls_eval_options *o, ls_trained *trained, ls_data **data,
@@ -200,6 +255,7 @@ static ls_status open_and_evaluate(const ls_eval_options *o, ls_trained *trained
     const ls_status opened = ls_data_open(&text, data);
     LS_TRY(ls_text_alike("--data", *data, opened));
     if (ls_data_apart(*data)) LS_TRY(ls_model_check_apart(trained->model, o->seq));
+    LS_TRY(check_top(o, trained, *data));
     ls_data_log_left_out(*data);
     ls_data_log_packing(*data);
     return ls_evaluate_text(o, trained, *data, result);

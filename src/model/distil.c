@@ -1,5 +1,5 @@
 /*
- * The loss of a model that learns from a teacher's likeliest words. Minus the log-probability of each of them is a
+ * A teacher's likeliest words, and the loss of a model that learns from them. Minus the log-probability of each of them is a
  * cross-entropy, so that logits are read tile by tile, and by each rank its part of the vocabulary, as for labels.
  */
 #include "graph/graph.h"
@@ -71,4 +71,23 @@ ls_tensor ls_distilled(const ls_model *model, ls_graph *g, const ls_language_mod
         sum = plus(g, sum, term(g, of_teacher, logprob, loss));
     }
     return with_others(g, sum, p, q, lm->labels);
+}
+
+/* A logit less the likeliest one's, whose log-probability is minus the loss; rounding leaves none above 0. */
+static ls_tensor logprobs_of(ls_graph *g, ls_tensor values, ls_tensor best, ls_tensor loss) {
+    static const ls_map_step steps[] = {STEP(SUB, 0, 1, 0), STEP(SUB, 3, 2, 0), NUMBER(0), STEP(MIN, 4, 5, 0)};
+    return map(g, (ls_tensor[]){values, best, loss}, 3, steps, LS_COUNT(steps));
+}
+
+ls_likeliest ls_model_likeliest(ls_graph *g, ls_tensor logits, int k, int64_t words, double temperature) {
+    const ls_tensor_info *of = ls_graph_tensor(g, logits);
+    const int64_t B = of->shape.dim[0].size, S = of->shape.dim[1].size, V = of->shape.dim[2].size;
+    const int64_t flat[] = {B, S}, single[] = {B, S, 1};
+    const ls_tensor x = temperature != 1 ? ls_scale(g, logits, 1 / temperature) : logits;
+    ls_tensor ids;
+    const ls_tensor values = ls_topk(g, words < V ? ls_slice(g, x, 2, 0, words, 1) : x, k, &ids);
+    const ls_tensor first = ls_reshape(g, ls_slice(g, ids, 2, 0, 1, 1), 2, flat);
+    const ls_tensor loss = ls_reshape(g, ls_cross_entropy(g, x, first), 3, single);
+    const ls_tensor logprobs = logprobs_of(g, values, ls_slice(g, values, 2, 0, 1, 1), loss);
+    return (ls_likeliest){ls_named(g, ids, LS_MODEL_TOP_IDS), ls_named(g, logprobs, LS_MODEL_TOP_LOGPROBS)};
 }

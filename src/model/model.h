@@ -147,6 +147,18 @@ bool ls_model_head_apart(const ls_model *model);
  */
 enum { LS_MOST_TEACHER = 64 };
 LS_MUST_USE ls_status ls_model_distil(ls_model *model, int k);
+/*
+ * What a teacher says: the k likeliest of the first `words` words for each token, the likeliest first and of equal ones
+ * that with the lowest id, and their log-probabilities at a temperature: those of softmax(logits/temperature) over all
+ * words of the model. Two tensors of the graph, which it names: LS_MODEL_TOP_IDS i32[B,S,k], LS_MODEL_TOP_LOGPROBS
+ * G[B,S,k].
+ */
+#define LS_MODEL_TOP_IDS "top_ids"
+#define LS_MODEL_TOP_LOGPROBS "top_logprobs"
+typedef struct ls_likeliest {
+    ls_tensor ids, logprobs;
+} ls_likeliest;
+ls_likeliest ls_model_likeliest(ls_graph *graph, ls_tensor logits, int k, int64_t words, double temperature);
 /* One line about the adapter; false: there is none. */
 bool ls_model_print_adapter(const ls_model *model, char *out, size_t room);
 /*

@@ -51,6 +51,9 @@ typedef struct evaluating {
     /* Rank 0 has, if it lists them, of all sequences of a batch: */
     float *all_losses;
     int32_t *all_labels, *seen; /* seen of one sequence */
+    int64_t words;              /* the likeliest words of each token that the job fetches; 0: none */
+    float *top_logprobs;
+    int32_t *top_ids;
 } evaluating;
 
 static ls_status make_room(evaluating *e) {
@@ -60,7 +63,10 @@ static ls_status make_room(evaluating *e) {
     e->all_losses = malloc(sizeof *e->all_losses * count);
     e->all_labels = malloc(sizeof *e->all_labels * count);
     e->seen = malloc(sizeof *e->seen * (size_t)e->S);
-    if (e->all_losses == NULL || e->all_labels == NULL || e->seen == NULL)
+    e->top_logprobs = malloc(sizeof *e->top_logprobs * (count * (size_t)e->words + 1));
+    e->top_ids = malloc(sizeof *e->top_ids * (count * (size_t)e->words + 1));
+    if (e->all_losses == NULL || e->all_labels == NULL || e->seen == NULL || e->top_logprobs == NULL ||
+        e->top_ids == NULL)
         return ls_error(LS_NO_MEMORY, "no memory for the losses of %zu tokens", count);
     return ls_ok();
 }
@@ -92,15 +98,24 @@ static ls_status pass_sequences(const evaluating *e, int64_t first) {
         ls_sample sample = {.seen = e->seen};
         LS_TRY(to->from->sample(to->from->context, i, NULL, &sample));
         sample.labels = e->all_labels + at;
+        sample.teacher_ids = e->words > 0 ? e->top_ids + at * e->words : NULL;
+        sample.teacher_logprobs = e->words > 0 ? e->top_logprobs + at * e->words : NULL;
         to->on_sequence(to->context, &sample, e->all_losses + at);
     }
     return ls_ok();
 }
 
-/* Of one of the batches that ran at once: puts losses f32[B,S] and labels i32[B,S] together, and passes them on. */
+/*
+ * Of one of the batches that ran at once: puts losses f32[B,S], labels i32[B,S] and likeliest words [B,S,words]
+ * together, and passes them on.
+ */
 static ls_status pass_losses(const evaluating *e, int64_t batch) {
     LS_TRY(ls_rank_gather_micro(e->rank, LS_TOKEN_LOSSES, batch, e->all_losses));
     LS_TRY(ls_rank_gather_micro(e->rank, "labels", batch, e->all_labels));
+    if (e->words > 0) {
+        LS_TRY(ls_rank_gather_micro(e->rank, LS_MODEL_TOP_IDS, batch, e->top_ids));
+        LS_TRY(ls_rank_gather_micro(e->rank, LS_MODEL_TOP_LOGPROBS, batch, e->top_logprobs));
+    }
     return e->rank->rank == 0 ? pass_sequences(e, e->first + batch * e->B) : ls_ok();
 }
 
@@ -142,6 +157,8 @@ ls_status ls_rank_evaluate(const ls_rank *rank, const ls_evaluation *evaluation,
         const ls_binding *losses = ls_image_find(rank->image, LS_TOKEN_LOSSES);
         LS_ASSERT(losses != NULL && losses->operand.view.dtype == LS_F32);
     }
+    const ls_binding *top = ls_image_find(rank->image, LS_MODEL_TOP_IDS);
+    e.words = e.lists && top != NULL ? top->shape.dim[2].size : 0;
     LS_ASSERT(tokens != NULL && (loss == NULL || ls_image_find(rank->image, LS_BIND_LOSS) != NULL));
     e.B = tokens->shape.dim[0].size;
     e.S = tokens->shape.dim[1].size;
@@ -151,5 +168,7 @@ ls_status ls_rank_evaluate(const ls_rank *rank, const ls_evaluation *evaluation,
     free(e.all_losses);
     free(e.all_labels);
     free(e.seen);
+    free(e.top_logprobs);
+    free(e.top_ids);
     return status;
 }

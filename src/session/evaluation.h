@@ -25,7 +25,8 @@ typedef struct ls_evaluation {
     void (*on_batch)(void *context, const ls_rank *rank);
     /*
      * Called on rank 0 for each sequence, in order. losses[S] are in the order of positions; the sample has labels and
-     * seen of all its inputs. The job must fetch LS_TOKEN_LOSSES.
+     * seen of all its inputs, and, where the job fetches them (ls_model_likeliest), the likeliest words of the model as
+     * those of a teacher. The job must fetch LS_TOKEN_LOSSES.
      */
     void (*on_sequence)(void *context, const ls_sample *sample, const float *losses);
     void *context; /* passed to both */
