@@ -133,6 +133,7 @@ typedef struct ls_packing {
     int *flat_of; /* by tensor: of a parameter and of its gradient sum, its index in flats; else -1 */
     ls_group *groups;
     int n_groups, n_trained; /* the first of them are of trained parameters; the others only travel to be read */
+    bool trains;             /* ranks of some stage have trained parameters */
     ls_bucket *buckets;
     int n_buckets;
     size_t bucket_capacity;

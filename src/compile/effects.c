@@ -77,12 +77,12 @@ static void declare_update(const ls_builder *b, ls_program *p, const ls_job_prog
     declare(p, buffer_named(b, LS_BIND_LOSS), applies ? LS_EFFECT_TAKE : LS_EFFECT_ADD);
     declare(p, buffer_named(b, LS_BIND_EXACT_LOSS), applies ? LS_EFFECT_TAKE : LS_EFFECT_ADD);
     if (!ls_gradients_stay(b)) declare(p, buffer_named(b, LS_BIND_SHARD), LS_EFFECT_MAKE);
+    if (applies) declare(p, buffer_named(b, LS_BIND_CONTROL), LS_EFFECT_MAKE);
     if (!applies || b->packing->n_trained == 0) return;
     declare(p, buffer_named(b, LS_BIND_PARAMETERS), LS_EFFECT_CHANGE);
     declare(p, buffer_named(b, LS_BIND_MASTER), LS_EFFECT_CHANGE);
     for (int i = 0; i < b->image->n_states; i++)
         declare(p, buffer_named(b, b->image->states[i].binding), LS_EFFECT_CHANGE);
-    declare(p, buffer_named(b, LS_BIND_CONTROL), LS_EFFECT_MAKE);
 }
 
 /* What change places; and parameters, which are rounded anew where they are no masters. */

@@ -322,6 +322,7 @@ static void count_typed(ls_builder *b) {
 /* How many groups, buckets and elements there are of trained parameters. */
 static void count_trained(ls_builder *b) {
     ls_packing *p = b->packing;
+    for (int f = 0; f < b->image->n_flats; f++) p->trains |= b->image->flats[f].trained;
     while (p->n_trained < p->n_groups && b->image->flats[p->groups[p->n_trained].first].trained) p->n_trained++;
     for (int k = 0; k < p->n_buckets && p->buckets[k].group < p->n_trained; k++) {
         b->image->n_trained_pieces = k + 1;

@@ -187,10 +187,11 @@ static void place_optimizer(ls_builder *b) {
     (void)bind_vector(b, LS_BIND_TOTALS, LS_BUFFER_INPUT, LS_F64, LS_TOTALS);
     (void)bind_vector(b, LS_BIND_RESULT, LS_BUFFER_OUTPUT, LS_F64, LS_TOTALS);
     if (b->target->canonical) (void)bind_vector(b, LS_BIND_EXACT_LOSS, LS_BUFFER_OUTPUT, LS_F64, LS_EXACT_WORDS);
-    if (b->packing->n_trained == 0 || !ls_job_updates(b->job, LS_UPDATE_APPLY)) return;
+    if (!b->packing->trains || !ls_job_updates(b->job, LS_UPDATE_APPLY)) return;
     (void)bind_vector(b, LS_BIND_HYPER, LS_BUFFER_INPUT, LS_F64, LS_HYPERS);
     (void)bind_vector(b, LS_BIND_CONTROL, LS_BUFFER_OUTPUT, LS_F64, LS_CONTROLS);
-    list_states(b);
+    list_states(b); /* all ranks that write a checkpoint know what is in it */
+    if (b->packing->n_trained == 0) return;
     for (int i = 0; i < image->n_states; i++) {
         const int64_t count = state_count(b, &image->states[i], sharded);
         if (count > 0) bind_state(b, image->states[i].binding, count);

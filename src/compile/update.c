@@ -218,11 +218,14 @@ static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
     if (b->row->update == LS_UPDATE_NONE) return ls_ok();
     if (ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE) != 0 && b->packing->n_trained > 0)
         put(&e, &ls_lowering_features, NULL);
-    if (b->row->update == LS_UPDATE_APPLY && b->packing->n_trained > 0)
+    const bool applies = b->row->update == LS_UPDATE_APPLY;
+    if (applies && b->packing->n_trained > 0)
         put_step(&e);
     else
         put(&e, &ls_lowering_totals, NULL);
-    if (b->row->update != LS_UPDATE_APPLY) return ls_ok();
+    /* A stage without trained parameters must know, too, whether those of the others are updated. */
+    if (applies && b->packing->n_trained == 0 && b->packing->trains) put(&e, &ls_lowering_control, NULL);
+    if (!applies) return ls_ok();
     put_clear(&e, LS_BIND_LOSS);
     if (b->target->canonical) put_clear(&e, LS_BIND_EXACT_LOSS);
     return ls_ok();

@@ -15,6 +15,7 @@ sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 4/' config.json
 for i in 1 2 3 4 5 6 7 8 9; do { make_lines $i; echo "end of text $i"; } >text$i.txt; done
 make_lines 60 >eval.txt
 job=(--model config.json --data text?.txt --seq 48 --batch 8 --accumulate 4 --lr 0.003 --threads 1 --eval-data eval.txt --eval-every 2 --ranks-as threads --save-every 2)
+text=("${job[@]}")
 losses() { grep -o '"loss": *[0-9.]*\|"eval_loss": *[0-9.]*' "$1/metrics.jsonl"; }
 # same A B: the numbers of two runs, within a millionth.
 same() {
@@ -37,6 +38,14 @@ done
 train --steps 4 --out apart --ranks 1 --pack best
 train --steps 4 --out sliced --mesh pp=2 --slices 3 --pack best
 same apart sliced
+
+# The last stage trains nothing, and saves with the others.
+job=("${job[@]/config.json/one/model}" --lora "r=2,alpha=4,target=layers.0.self_attn.q_proj")
+train --steps 4 --out adapted --ranks 1
+train --steps 4 --out tuned --mesh pp=2 --max-seconds 1e-9
+train --steps 4 --out tuned --resume --max-seconds 1e6
+same adapted tuned
+job=("${text[@]}")
 
 # Two steps on two stages, then two on four, on one rank, and as replicas.
 train --steps 4 --out first --mesh pp=2 --max-seconds 1e-9
