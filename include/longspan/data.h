@@ -36,6 +36,9 @@ typedef struct ls_text_form {
     const char *encoding; /* of the files: "utf-8" or "latin-1" */
 } ls_text_form;
 
+/* Likeliest words of a teacher that records may have for a token, at most. */
+enum { LS_MOST_TEACHER = 64 };
+
 /* What of the records is not learnt, or left out. */
 typedef struct ls_left_out {
     int64_t silent;  /* answers that are not learnt: their weight is 0, their train false, or they are in the prompt */

@@ -38,10 +38,11 @@ typedef struct ls_train_options {
     double lr, clip;
     double ema; /* decay of an average of the trained weights, which is evaluated and exported; 0: there is none */
     /*
-     * "sft", of tokens; or, of pairs of answers, "dpo", "ipo", "hinge", "simpo", "orpo", "reward"; or, of single ones,
-     * "kto"
+     * "sft", of tokens; "distil", of tokens with a teacher's words (form.records "teacher"); or, of pairs of answers,
+     * "dpo", "ipo", "hinge", "simpo", "orpo", "reward"; or, of single ones, "kto"
      */
     const char *loss;
+    double distil_weight;         /* of distil: the part of the loss that is the divergence from the teacher; 1 */
     double loss_beta, loss_gamma; /* of the losses of answers: 0.1; and of simpo its margin: 0.5, below 0: none */
     double center_rewards;        /* of reward: factor of the square of what both scores of a pair add up to; 0 */
     double desirable_weight, undesirable_weight; /* of kto: of answers that are wanted, and of others; 1 */

@@ -103,7 +103,7 @@ static const ls_option form_rows[] = {
     CLI_TEXT(
         "records", "KIND", FORM(records),
         "what a JSON record is: text, messages (role and content of each), completion (prompt and completion, each a text or messages), sharegpt "
-        "(conversations), alpaca (instruction, input, output), segments (text and label of each) or ids (input_ids, labels); text when left out"),
+        "(conversations), alpaca (instruction, input, output), segments (text and label of each), ids (input_ids, labels) or teacher (the same with a teacher's words); text when left out"),
     CLI_TEXT(
         "template", "NAME", FORM(chat),
         "chat template for messages: a file, the name of a template of the tokenizer, or one of chatml, llama3, llama3.1, llama2, "

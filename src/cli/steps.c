@@ -28,6 +28,7 @@ typedef struct steps_flags {
     double beta1, beta2, eps, weight_decay, momentum;
     bool nesterov, documents, weighted;
     int64_t teacher;
+    double distil_weight, distil_temperature;
 } steps_flags;
 
 /* A line of standard input. Rank 0's becomes that of all ranks (ls_comm_broadcast). */
@@ -461,6 +462,8 @@ static ls_status check_flags(const steps_run *s) {
                         (long long)f->batch, (long long)f->accumulate);
     if (f->weighted && f->teacher > 0)
         return ls_error(LS_USAGE, "--weighted and --teacher: both say what the loss is; expected one");
+    if (f->teacher == 0 && (f->distil_weight != 1 || f->distil_temperature != 1))
+        return ls_error(LS_USAGE, "--distil-weight and --distil-temperature need --teacher, whose words they are for");
     if (s->optimizer == NULL && f->groups.count > 0)
         return ls_error(LS_USAGE, "--group '%s', and --optimizer none: steps are the caller's; expected no group",
                         f->groups.items[0]);
@@ -477,7 +480,8 @@ static ls_status open_and_run(steps_run *s) {
     LS_TRY(ls_model_adapt(s->model, &f->common.adapter));
     LS_TRY(ls_model_check_words(s->model));
     if (f->weighted) LS_TRY(ls_model_weigh(s->model));
-    if (f->teacher > 0) LS_TRY(ls_model_distil(s->model, (int)f->teacher));
+    if (f->teacher > 0)
+        LS_TRY(ls_model_distil(s->model, &(ls_distillation){(int)f->teacher, f->distil_weight, f->distil_temperature}));
     LS_TRY(make_documents(s));
     const ls_parameter_settings *own = NULL;
     ls_language_model lm;
@@ -533,6 +537,10 @@ static const ls_option options[] = {
         "teacher", "K", "0", 0, 64, AT(teacher),
         "what is minimised is the divergence from a teacher, of which teacher_ids.0.npy .. (-100: none) and teacher_logprobs.0.npy .. have "
         "the K likeliest words for each label; all others are as one; of a model with a config.json; 0: there is none"),
+    CLI_FLOAT("distil-weight", "X", "1", 1e-9, 1, AT(distil_weight),
+              "with --teacher: X times the divergence, and 1 - X times the loss of the labels"),
+    CLI_FLOAT("distil-temperature", "T", "1", 1e-3, 1e3, AT(distil_temperature),
+              "with --teacher: that of its log-probabilities; the model's are taken at it, too"),
     CLI_CHOICE("dtype", "TYPE", "f32|f64|bf16", NULL, AT(dtype), "element type; f32 when left out"),
     CLI_CHOICE("optimizer", "NAME", "adamw|sgd|lion|muon|none", "adamw", AT(optimizer),
                "what makes steps of gradients; none: gradients are the answers"),

@@ -66,10 +66,12 @@ static const ls_option options[] = {
         "'PATTERN:optimizer=adamw' not with muon. If several groups match a name, the last one counts"),
     CLI_LORA(offsetof(train_flags, common.adapter.lora)),
     CLI_CHOICE(
-        "loss", "NAME", "sft|dpo|ipo|hinge|simpo|orpo|kto|reward", "sft", AT(loss),
-        "what is minimised: the loss of tokens, or one that compares pairs of answers (--records preference), or kto, which judges single ones "
+        "loss", "NAME", "sft|distil|dpo|ipo|hinge|simpo|orpo|kto|reward", "sft", AT(loss),
+        "what is minimised: the loss of tokens, or their divergence from a teacher (--records teacher), or one that compares pairs of answers (--records preference), or kto, which judges single ones "
         "(--records label); for dpo, ipo, hinge and kto the model at the start is the reference; reward trains a head that scores answers, of pairs, in the "
         "place of that of words"),
+    CLI_FLOAT("distil-weight", "X", "1", 1e-9, 1, AT(distil_weight),
+              "of distil: X times the divergence from the teacher, and 1 - X times the loss of the labels"),
     CLI_FLOAT("loss-beta", "X", "0.1", 1e-9, 1e6, AT(loss_beta), "beta of a loss of answers"),
     CLI_FLOAT("loss-gamma", "X", "0.5", 0, 1e6, AT(loss_gamma),
               "of simpo: the margin, beta times as large as in its mean log-probabilities"),

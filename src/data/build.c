@@ -112,6 +112,10 @@ static ls_status read_documents(build *b) {
             LS_UNSUPPORTED,
             "--records is '%s': shards hold no pairs of answers and no judged answers; expected train to read the records",
             form->kind->name);
+    if (form->kind->teaches)
+        return ls_error(LS_UNSUPPORTED,
+                        "--records is '%s': shards hold no words of a teacher; expected train to read the records",
+                        form->kind->name);
     if (b->state.place.input > b->inputs.n || b->state.place.line < 1)
         return ls_error(LS_INVALID, "%s/" LS_SHARDS_JOURNAL " is damaged: it continues at file %lld of %lld", o->out,
                         (long long)b->state.place.input, (long long)b->inputs.n);

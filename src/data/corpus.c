@@ -124,14 +124,25 @@ static ls_status put_margin(void *context, double margin) {
     return ls_ok();
 }
 
+static ls_status put_words(void *context, const ls_teacher_words *words) {
+    const memory *m = context;
+    m->corpus->teacher.k = words->k;
+    m->corpus->teacher.temperature = words->temperature;
+    return ls_teacher_words_append(&m->corpus->teacher, words->ids, words->logprobs, words->n);
+}
+
 static ls_status read_inputs(const ls_texts_options *o, const ls_document_form *form, ls_corpus *corpus,
                              ls_texts *out) {
     ls_machine machine;
     ls_input_list inputs = {0};
     ls_document_counts counts = {0};
     memory m = {.form = form, .corpus = corpus};
-    const ls_document_sink sink = {
-        .context = &m, .margin = put_margin, .begin = begin_document, .append = append_tokens, .end = end_document};
+    const ls_document_sink sink = {.context = &m,
+                                   .margin = put_margin,
+                                   .teach = put_words,
+                                   .begin = begin_document,
+                                   .append = append_tokens,
+                                   .end = end_document};
     LS_TRY(ls_inputs_find(o->paths, o->n_paths, form->options.format, &inputs));
     ls_machine_detect(&machine);
     const ls_document_reading reading = {.form = form,
@@ -189,6 +200,7 @@ ls_status ls_corpus_complete(ls_corpus *c, int32_t vocabulary) {
         add_part(c, part_of_shard(&c->shards.shard[i]));
         c->longest = ls_max(c->longest, (int64_t)c->shards.shard[i].header->longest);
     }
+    if (c->teacher.k > 0) LS_TRY(ls_teacher_count(c));
     for (int64_t d = 0; d < documents; d++)
         c->longest = ls_max(c->longest, (int64_t)(c->ends[d] - (d > 0 ? c->ends[d - 1] : 0)));
     if (documents > 0)
@@ -199,7 +211,9 @@ ls_status ls_corpus_complete(ls_corpus *c, int32_t vocabulary) {
                                      .count = c->store.count,
                                      .documents = documents,
                                      .ends = c->ends,
-                                     .learnt = c->learnt});
+                                     .learnt = c->learnt,
+                                     .teacher = c->teacher.k > 0 ? &c->teacher : NULL,
+                                     .before = c->before});
     return ls_ok();
 }
 
@@ -209,6 +223,8 @@ void ls_corpus_free(ls_corpus *c) {
     free(c->learnt);
     free(c->answers);
     free(c->margins);
+    free(c->before);
+    ls_teacher_words_free(&c->teacher);
     ls_store_free(&c->store);
     ls_shard_set_close(&c->shards);
     *c = (ls_corpus){0};
@@ -251,6 +267,14 @@ ls_status ls_corpus_read(const ls_corpus *c, int64_t first, int64_t n, int32_t *
     for (int64_t i = 0; learnt != NULL && i < n; i++)
         learnt[i] = part->learnt == NULL || ls_mark_at(part->learnt, at + i);
     return ls_ok();
+}
+
+void ls_corpus_words(const ls_corpus *c, int64_t first, int64_t n, int32_t *ids, float *logprobs) {
+    const ls_corpus_part *part = part_of(c, ls_max(first, 0));
+    LS_ASSERT(part->teacher != NULL && (first < 0 || first - part->first + n <= part->count));
+    for (int64_t i = 0; i < n; i++)
+        ls_teacher_words_of(part, first < 0 ? -1 : first - part->first + i, ids + i * part->teacher->k,
+                            logprobs + i * part->teacher->k);
 }
 
 int64_t ls_corpus_document(const ls_corpus *c, int64_t token, int64_t *start) {

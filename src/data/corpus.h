@@ -32,6 +32,21 @@ typedef enum ls_too_long {
 LS_MUST_USE ls_status ls_too_long_find(const char *name, bool learnt, ls_too_long *out);
 const char *ls_too_long_name(ls_too_long too_long);
 
+/*
+ * A teacher's likeliest words in the place of each learnt token, k for each: ids, or LS_LABEL_IGNORED where the teacher
+ * has fewer, and log-probabilities at a temperature. k 0: there are none.
+ */
+typedef struct ls_teacher_words {
+    int k;
+    double temperature;
+    int64_t n, capacity; /* of both arrays: k times as many as learnt tokens */
+    int32_t *ids;
+    float *logprobs;
+} ls_teacher_words;
+LS_MUST_USE ls_status ls_teacher_words_append(ls_teacher_words *words, const int32_t *ids, const float *logprobs,
+                                              int64_t n);
+void ls_teacher_words_free(ls_teacher_words *words); /* a zeroed one is allowed */
+
 typedef struct ls_corpus_part {
     const char *name; /* for errors */
     const void *tokens;
@@ -39,8 +54,10 @@ typedef struct ls_corpus_part {
     int64_t vocabulary;   /* reading a token with a larger id is an error */
     int64_t first, count; /* tokens */
     int64_t first_document, documents;
-    const uint64_t *ends;   /* of documents, in tokens of the part */
-    const uint64_t *learnt; /* a bit for each token; NULL: all are learnt */
+    const uint64_t *ends;            /* of documents, in tokens of the part */
+    const uint64_t *learnt;          /* a bit for each token; NULL: all are learnt */
+    const ls_teacher_words *teacher; /* of the learnt tokens, in their order; NULL: there is none */
+    const int64_t *before;           /* with a teacher: learnt tokens before token 0, 64, 128, ... */
 } ls_corpus_part;
 
 typedef struct ls_corpus {
@@ -54,6 +71,8 @@ typedef struct ls_corpus {
     uint64_t *ends;
     uint64_t *learnt;
     uint64_t *answers; /* of the store: which of the learnt tokens are answers; NULL: all are (ls_corpus_imitate) */
+    ls_teacher_words teacher; /* of the store, */
+    int64_t *before;          /* and the count of its learnt tokens */
     float *margins; /* [n_margins] of pairs, documents 2n and 2n + 1; NaN, and those behind: their records have none */
     int64_t n_margins;
 } ls_corpus;
@@ -114,6 +133,11 @@ void ls_corpus_free(ls_corpus *corpus); /* a zeroed one is allowed */
  */
 LS_MUST_USE ls_status ls_corpus_read(const ls_corpus *corpus, int64_t first, int64_t n, int32_t *ids, uint8_t *learnt,
                                      int64_t *bytes);
+/*
+ * A teacher's words in the place of tokens first .. first + n - 1, which lie in one part: k for each, and -100 with 0
+ * where a token is not learnt. first < 0: of n tokens that are not there.
+ */
+void ls_corpus_words(const ls_corpus *corpus, int64_t first, int64_t n, int32_t *ids, float *logprobs);
 /* The number of the document that holds a token. *start: its first token. */
 int64_t ls_corpus_document(const ls_corpus *corpus, int64_t token, int64_t *start);
 /* The first token of document d of a part; d = documents gives the end of the last one. */

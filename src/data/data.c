@@ -229,6 +229,11 @@ bool ls_data_apart(const ls_data *data) { return data->packer->apart; }
 bool ls_data_pairs(const ls_data *data) { return data->packer->pairs; }
 bool ls_data_judges(const ls_data *data) { return data->judges; }
 
+int ls_data_teacher(const ls_data *data, double *temperature) {
+    if (temperature != NULL) *temperature = data->corpus.teacher.temperature;
+    return data->corpus.teacher.k;
+}
+
 ls_status ls_data_balance(const ls_data *data, int64_t micro_batches, int replicas, double *grouped, double *shuffled) {
     const ls_epoch_order by_chance = {.n = data->order.n, .shuffle = true, .seed = data->order.seed};
     const ls_step_parts parts = {data->order.batch, micro_batches, replicas};
@@ -356,6 +361,13 @@ static void write_inputs(reading *r, int64_t count, int64_t position) {
     r->written += count;
 }
 
+/* A teacher's words in the place of n tokens (none: first < 0), which are the labels of inputs from `at` on. */
+static void read_words(const reading *r, int64_t first, int64_t n, int64_t at) {
+    const int k = r->data->corpus.teacher.k;
+    if (r->out->teacher_ids == NULL) return;
+    ls_corpus_words(&r->data->corpus, first, n, r->out->teacher_ids + at * k, r->out->teacher_logprobs + at * k);
+}
+
 /*
  * Reads inputs from .. from + count - 1 where the passages of a sequence are S + 1 tokens, the last of them a label
  * only.
@@ -369,7 +381,9 @@ static ls_status read_joined(reading *r, int64_t from, int64_t count) {
         some = ls_min(p->length - offset, count + 1 - done);
         LS_TRY(read_tokens(r, p->start + offset, some, done));
         /* A token is the label of the input before it; the first one is none. */
-        for (int64_t i = done == 0; i < some && seen != NULL; i++) seen[done + i - 1] = (int32_t)(offset + i);
+        const int64_t first = done == 0;
+        read_words(r, p->start + offset + first, some - first, r->written + done + first - 1);
+        for (int64_t i = first; i < some && seen != NULL; i++) seen[done + i - 1] = (int32_t)(offset + i);
     }
     write_inputs(r, count, from);
     return ls_ok();
@@ -386,6 +400,7 @@ static ls_status read_apart(reading *r, int64_t from, int64_t count) {
             r->ids[i] = r->data->filler;
             r->learnt[i] = false;
         }
+        read_words(r, p != NULL ? p->start + offset + 1 : -1, some, r->written);
         for (int64_t i = 0; i < some && r->out->seen != NULL; i++)
             r->out->seen[r->written + i] = (int32_t)(offset + i + 1);
         write_inputs(r, some, offset);
@@ -549,6 +564,13 @@ uint64_t ls_data_content(const ls_data *data) {
         const uint64_t parts[] = {content, ls_hash_bytes(p->tokens, (size_t)p->count * (size_t)p->width),
                                   ls_hash_bytes(p->ends, (size_t)p->documents * sizeof *p->ends),
                                   ls_hash_bytes(p->learnt, marks)};
+        content = ls_hash_bytes(parts, sizeof parts);
+    }
+    const ls_teacher_words *t = &c->teacher;
+    if (t->k > 0) {
+        const uint64_t parts[] = {content, (uint64_t)t->k, ls_hash_bytes(&t->temperature, sizeof t->temperature),
+                                  ls_hash_bytes(t->ids, (size_t)t->n * sizeof *t->ids),
+                                  ls_hash_bytes(t->logprobs, (size_t)t->n * sizeof *t->logprobs)};
         content = ls_hash_bytes(parts, sizeof parts);
     }
     if (c->n_margins == 0) return content;

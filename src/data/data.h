@@ -109,6 +109,11 @@ bool ls_data_judges(const ls_data *data);
  */
 LS_MUST_USE ls_status ls_data_balance(const ls_data *data, int64_t micro_batches, int replicas, double *grouped,
                                       double *shuffled);
+/*
+ * How many words of a teacher each learnt token has, K of ls_sample; 0: there is no teacher. *temperature (may be
+ * NULL): that of the log-probabilities.
+ */
+int ls_data_teacher(const ls_data *data, double *temperature);
 /* The name of the packer. */
 const char *ls_data_pack(const ls_data *data);
 /* Logs a row for each reason for which something is left out or not learnt, and one for sequences without a label. */
@@ -210,8 +215,8 @@ LS_MUST_USE ls_status ls_data_wanted(const ls_data *data, int64_t document, bool
  */
 uint64_t ls_data_hash(int64_t first, const ls_data_part *part, const int32_t *tokens, const int32_t *labels);
 
-/* Identifies all documents in their order, which tokens are learnt, and margins. Of shards it is made of their
- * checksums. */
+/* Identifies all documents in their order, which tokens are learnt, margins, and a teacher's words. Of shards it is
+ * made of their checksums. */
 uint64_t ls_data_content(const ls_data *data);
 
 /*

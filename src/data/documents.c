@@ -117,9 +117,10 @@ typedef struct reader {
     ls_record_encoder *encoder;
     ls_pool *pool;
     bool in_document;
-    int64_t tokens;        /* of the current document so far */
-    ls_learnt_tokens held; /* the beginning of the current document, where a long one is not kept as it is */
-    bool all_learnt;       /* held.learnt does not count */
+    int64_t tokens;           /* of the current document so far */
+    ls_learnt_tokens held;    /* the beginning of the current document, where a long one is not kept as it is */
+    bool all_learnt;          /* held.learnt does not count */
+    ls_teacher_words teacher; /* of the first record that has one, without its words */
     int64_t logged;
 } reader;
 
@@ -145,17 +146,20 @@ static ls_status end_document(reader *r, bool learnt, ls_place next) {
     return r->sink->end(r->sink->context, learnt, next);
 }
 
-/* Counts a record that cannot be encoded, or returns its error. */
+/* Counts a record that cannot be used, or returns its error. */
+static ls_status leave_out_as(reader *r, ls_status why) {
+    if (!r->reading->form->options.skip_bad) return why;
+    if (r->logged++ < MOST_LOGGED) ls_log("left out: %s", why.text);
+    r->counts->bad++;
+    return ls_ok();
+}
+
 static ls_status leave_out(reader *r, const ls_text_record *record) {
     if (record->binary && r->reading->skip_binary) {
         r->counts->binary++;
         return ls_ok();
     }
-    const ls_status why = ls_records_explain(r->encoder, record);
-    if (!r->reading->form->options.skip_bad) return why;
-    if (r->logged++ < MOST_LOGGED) ls_log("left out: %s", why.text);
-    r->counts->bad++;
-    return ls_ok();
+    return leave_out_as(r, ls_records_explain(r->encoder, record));
 }
 
 static ls_status append(reader *r, const int32_t *ids, const uint8_t *learnt, int64_t n) {
@@ -222,6 +226,31 @@ static ls_status add_pair(reader *r, const ls_encoded *encoded, ls_place next) {
     return add_answer(r, encoded, marks->first, encoded->n, next);
 }
 
+/* All records of a teacher have as many words, at the same temperature. */
+static ls_status check_teacher(reader *r, const ls_text_record *record, const ls_teacher_words *of) {
+    const ls_teacher_words *first = &r->teacher;
+    const char *path = r->reading->inputs->input[record->at.input].path;
+    const long long line = (long long)record->at.line;
+    if (first->k == 0) r->teacher = (ls_teacher_words){.k = of->k, .temperature = of->temperature};
+    if (of->k != first->k)
+        return ls_error(LS_INVALID, "%s:%lld: teacher_ids has %d words for a token, expected %d, as the records before",
+                        path, line, of->k, first->k);
+    if (of->temperature != first->temperature)
+        return ls_error(LS_INVALID, "%s:%lld: teacher_temperature is %g, expected %g, as the records before have it",
+                        path, line, of->temperature, first->temperature);
+    return ls_ok();
+}
+
+/* Those of the tokens that the document will have: without that of an end that it does not get (--end none). */
+static ls_status teach(const reader *r, const ls_encoded *encoded) {
+    int64_t learnt = encoded->end_learnt && r->reading->form->frame.end >= 0;
+    for (int64_t i = 0; i < encoded->n; i++) learnt += encoded->learnt[i];
+    ls_teacher_words words = encoded->teacher;
+    LS_ASSERT(learnt * words.k <= words.n);
+    words.n = learnt * words.k;
+    return r->sink->teach(r->sink->context, &words);
+}
+
 static ls_status add_record(reader *r, const ls_text_record *record, const ls_encoded *encoded, ls_place next) {
     const ls_document_reading *of = r->reading;
     const bool holds = of->longest > 0 && of->form->too_long != LS_TOO_LONG_SPLIT;
@@ -234,6 +263,11 @@ static ls_status add_record(reader *r, const ls_text_record *record, const ls_en
     if (encoded->n == 0 && record->last && !r->in_document) {
         r->counts->empty++;
         return ls_ok();
+    }
+    if (encoded->teacher.k > 0) {
+        const ls_status other = check_teacher(r, record, &encoded->teacher);
+        if (other.code != LS_OK) return leave_out_as(r, other);
+        LS_TRY(teach(r, encoded));
     }
     ls_left_out_add(&r->counts->left_out, &encoded->left_out);
     if (encoded->answers.judged) return add_answer(r, encoded, 0, encoded->n, next);

@@ -56,6 +56,8 @@ typedef struct ls_document_sink {
     ls_status (*batch)(void *context, ls_place place); /* after each batch of records; NULL: not called */
     /* The next two documents are a pair whose record has a margin. NULL: there are no pairs. */
     ls_status (*margin)(void *context, double margin);
+    /* Words of a teacher for the learnt tokens of the next document. NULL: there is no teacher. */
+    ls_status (*teach)(void *context, const ls_teacher_words *words);
 } ls_document_sink;
 
 typedef struct ls_document_reading {
@@ -71,5 +73,13 @@ typedef struct ls_document_reading {
 /* Reads all documents. Adds to counts; a document is counted before the sink's end is called. */
 LS_MUST_USE ls_status ls_documents_read(const ls_document_reading *reading, const ls_document_sink *sink,
                                         ls_document_counts *counts);
+
+/* ---- a teacher's words of documents in memory (teacher.c) ---- */
+
+/* Counts the learnt tokens of the store, each of which has words of the corpus's teacher. */
+LS_MUST_USE ls_status ls_teacher_count(ls_corpus *corpus);
+/* The words in the place of token `at` of a part: k ids and log-probabilities. at < 0: of a token that is not learnt.
+ */
+void ls_teacher_words_of(const ls_corpus_part *part, int64_t at, int32_t *ids, float *logprobs);
 
 #endif

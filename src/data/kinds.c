@@ -179,8 +179,9 @@ static ls_status read_label(ls_json_value labels, size_t i, int64_t id, bool *le
                          LS_LABEL_IGNORED, (long long)id);
 }
 
+/* start: of the record's tokens; teacher: its lists, or NULL. The first token is in no place that is predicted. */
 static ls_status append_listed(const ls_encode_options *o, ls_json_value ids, const ls_json_value *lists, size_t i,
-                               ls_learnt_tokens *out) {
+                               size_t start, const ls_teacher_lists *teacher, ls_learnt_tokens *out) {
     int64_t id, bit = 1;
     bool learnt = true;
     LS_TRY(read_item(ids, i, 0, ls_tokenizer_vocabulary(o->tokenizer) - 1, &id));
@@ -193,14 +194,19 @@ static ls_status append_listed(const ls_encode_options *o, ls_json_value ids, co
         out->left_out.padding++;
         return ls_ok();
     }
+    if (teacher != NULL) learnt &= out->tokens.count > start;
+    if (teacher != NULL && learnt) LS_TRY(ls_teacher_append(teacher, i));
     return ls_learnt_append_id((int32_t)id, learnt, out);
 }
 
-static ls_status encode_ids(const ls_encode_options *o, ls_json_value record, ls_learnt_tokens *out) {
+/* read: members besides input_ids and its lists. */
+static ls_status encode_listed(const ls_encode_options *o, ls_json_value record, ls_teacher_lists *teacher,
+                               const char *const *read, ls_learnt_tokens *out) {
     const size_t start = out->tokens.count;
     ls_json_value ids, lists[ID_LISTS];
     LS_TRY(ls_json_array(record, "input_ids", &ids));
     const size_t n = ls_json_count(ids);
+    if (teacher != NULL) LS_TRY(ls_teacher_begin(record, n, teacher));
     for (int k = 0; k < ID_LISTS; k++) {
         lists[k] = ls_json_field(record, id_lists[k]);
         if (lists[k].json == NULL) continue;
@@ -209,12 +215,27 @@ static ls_status encode_ids(const ls_encode_options *o, ls_json_value record, ls
             return ls_error(LS_INVALID, "%s: %s has %zu items, expected %zu, as input_ids has", record.file,
                             id_lists[k], ls_json_count(lists[k]), n);
     }
-    for (size_t i = 0; i < n; i++) LS_TRY(append_listed(o, ids, lists, i, out));
+    for (size_t i = 0; i < n; i++) LS_TRY(append_listed(o, ids, lists, i, start, teacher, out));
     ls_unread unread = {0};
     ls_unread_find(&unread, record, id_lists);
-    for (int i = 0; i < unread.n; i++)
-        if (strcmp(unread.name[i], "input_ids") != 0) ls_unread_add(&out->unread, "", unread.name[i]);
+    for (int i = 0; i < unread.n; i++) {
+        const char *const *name = read;
+        while (*name != NULL && strcmp(*name, unread.name[i]) != 0) name++;
+        if (*name == NULL) ls_unread_add(&out->unread, "", unread.name[i]);
+    }
     return end_own(o, start, lists[LABELS].json != NULL ? lists[LABELS] : ids, out);
+}
+
+static ls_status encode_ids(const ls_encode_options *o, ls_json_value record, ls_learnt_tokens *out) {
+    return encode_listed(o, record, NULL, (const char *const[]){"input_ids", NULL}, out);
+}
+
+/* document and offset say of which text a record is. */
+static ls_status encode_teacher(const ls_encode_options *o, ls_json_value record, ls_learnt_tokens *out) {
+    static const char *const read[] = {
+        "input_ids", "teacher_ids", "teacher_logprobs", "teacher_temperature", "document", "offset", NULL};
+    ls_teacher_lists lists = {.vocabulary = ls_tokenizer_vocabulary(o->tokenizer), .words = &out->teacher};
+    return encode_listed(o, record, &lists, read, out);
 }
 
 /* ---- answers ---- */
@@ -284,6 +305,12 @@ static const ls_record_kind kinds[] = {
      .learnt = true,
      .encode = encode_segments},
     {.name = "ids", .members = {"input_ids"}, .summary = "ids of tokens", .learnt = true, .encode = encode_ids},
+    {.name = "teacher",
+     .members = {"input_ids", "teacher_ids", "teacher_logprobs"},
+     .summary = "ids of tokens with the likeliest words of a teacher",
+     .learnt = true,
+     .teaches = true,
+     .encode = encode_teacher},
     {.name = "preference",
      .members = {"chosen", "rejected"},
      .summary = "a chosen and a rejected answer",

@@ -9,7 +9,7 @@
 /* A run is what one thread encodes at a time: consecutive records of about this many bytes. */
 #define RUN_BYTES ((size_t)256 << 10)
 enum { RUN_RECORDS = 4096 };
-enum { MOST_VALUES = 1 << 22 }; /* JSON values of a record, all of which are in memory while it is encoded */
+enum { MOST_VALUES = 1 << 24 }; /* JSON values of a record, all of which are in memory while it is encoded */
 
 typedef struct run {
     size_t first, n; /* records */
@@ -23,6 +23,8 @@ typedef struct token_range {
     ls_left_out left_out;
     int run;
     ls_answer_marks answers;
+    int64_t words;            /* where those of its teacher begin, in the list of its run */
+    ls_teacher_words teacher; /* without the words */
     bool bad, begun, end_learnt;
 } token_range;
 
@@ -55,6 +57,7 @@ void ls_records_destroy(ls_record_encoder *e) {
     for (size_t i = 0; i < e->run_capacity; i++) {
         free(e->runs[i].out.tokens.id);
         free(e->runs[i].out.learnt);
+        ls_teacher_words_free(&e->runs[i].out.teacher);
     }
     free(e->runs);
     free(e->ranges);
@@ -83,6 +86,7 @@ static ls_status encode(const ls_record_encoder *e, const ls_text_record *record
     out->begun = false;
     out->end_learnt = true;
     out->answers = (ls_answer_marks){0};
+    out->teacher.k = 0;
     out->left_out = (ls_left_out){0};
     if (record->bad != NULL && json && !record->rest)
         return ls_error(LS_INVALID, "%s:%lld: %s", input->path, (long long)record->at.line, record->bad);
@@ -130,6 +134,7 @@ ls_status ls_records_explain(const ls_record_encoder *e, const ls_text_record *r
     const ls_status status = encode(e, record, &out);
     free(out.tokens.id);
     free(out.learnt);
+    ls_teacher_words_free(&out.teacher);
     return text ? explain_text(e, record, status) : status;
 }
 
@@ -139,22 +144,29 @@ static void encode_run(void *context, int i, int thread) {
     ls_record_encoder *e = context;
     run *r = &e->runs[i];
     (void)thread;
+    ls_teacher_words *words = &r->out.teacher;
     r->out.tokens.count = 0;
+    words->n = 0;
     r->status = ls_ok();
     for (size_t k = r->first; k < r->first + r->n; k++) {
         const size_t start = r->out.tokens.count;
+        const int64_t taught = words->n;
         const ls_status status = encode(e, &e->records[k], &r->out);
         if (status.code == LS_NO_MEMORY) r->status = status;
         const bool bad = status.code != LS_OK;
         if (bad) r->out.tokens.count = start; /* removes its tokens */
-        e->ranges[k] = (token_range){.start = start,
-                                     .n = r->out.tokens.count - start,
-                                     .left_out = r->out.left_out,
-                                     .run = i,
-                                     .answers = r->out.answers,
-                                     .bad = bad,
-                                     .begun = r->out.begun,
-                                     .end_learnt = r->out.end_learnt};
+        if (bad) words->n = taught;
+        e->ranges[k] =
+            (token_range){.start = start,
+                          .n = r->out.tokens.count - start,
+                          .left_out = r->out.left_out,
+                          .run = i,
+                          .answers = r->out.answers,
+                          .words = taught,
+                          .teacher = {.k = words->k, .temperature = words->temperature, .n = words->n - taught},
+                          .bad = bad,
+                          .begun = r->out.begun,
+                          .end_learnt = r->out.end_learnt};
     }
 }
 
@@ -216,12 +228,16 @@ ls_encoded ls_records_result(const ls_record_encoder *e, size_t i) {
     const ls_learnt_tokens *out = &e->runs[p->run].out;
     const bool json = e->inputs[e->records[i].at.input].kind != LS_INPUT_TEXT;
     const bool some = p->n > 0; /* the lists of a run without tokens are NULL */
+    ls_teacher_words teacher = p->teacher;
+    if (teacher.n > 0) teacher.ids = out->teacher.ids + p->words;
+    if (teacher.n > 0) teacher.logprobs = out->teacher.logprobs + p->words;
     return (ls_encoded){.ids = some ? out->tokens.id + p->start : NULL,
                         .learnt = some && e->kind->learnt && json ? out->learnt + p->start : NULL,
                         .n = (int64_t)p->n,
                         .begun = p->begun,
                         .end_learnt = p->end_learnt,
                         .answers = p->answers,
+                        .teacher = teacher,
                         .left_out = p->left_out,
                         .bad = p->bad};
 }

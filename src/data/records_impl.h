@@ -6,6 +6,7 @@
 #define LS_DATA_RECORDS_IMPL_H
 
 #include "base/base.h"
+#include "data/corpus.h"
 #include "data/left_out_impl.h"
 #include "data/source_impl.h"
 #include "format/format.h"
@@ -23,11 +24,12 @@ typedef struct ls_learnt_tokens {
     ls_token_list tokens;
     uint8_t *learnt; /* [learnt_capacity] a byte for each token; NULL: all are learnt */
     size_t learnt_capacity;
-    bool begun;              /* the current record begins by itself: without the frame */
-    bool end_learnt;         /* whether the end of document, which is not among the tokens, is learnt */
-    ls_answer_marks answers; /* of the current record */
-    ls_left_out left_out;    /* of the current record */
-    ls_unread unread;        /* of all records so far */
+    bool begun;               /* the current record begins by itself: without the frame */
+    bool end_learnt;          /* whether the end of document, which is not among the tokens, is learnt */
+    ls_answer_marks answers;  /* of the current record */
+    ls_teacher_words teacher; /* k and temperature of the current record; words of all learnt tokens with end_learnt */
+    ls_left_out left_out;     /* of the current record */
+    ls_unread unread;         /* of all records so far */
 } ls_learnt_tokens;
 
 /* Appends the tokens of a text, all learnt or all not. plain: as for ls_tokenizer_encode_plain. */
@@ -56,6 +58,7 @@ typedef struct ls_record_kind {
     const char *summary;                  /* what its records are */
     bool learnt;                          /* gives a byte for each token */
     bool compares;                        /* two documents of each record: a wanted answer and another (preference.c) */
+    bool teaches;                         /* its learnt tokens have a teacher's words (teacher.c) */
     bool judges;                          /* with compares: an answer, and another one to its prompt (answers.c) */
     ls_chat_use chat;
     /* Appends the tokens of a value. LS_INVALID names the file and line of a value of another form. */
@@ -67,6 +70,18 @@ LS_MUST_USE ls_status ls_record_kind_find(const char *name, const ls_record_kind
 /* Appends the tokens of a record of a kind that has an encode. */
 LS_MUST_USE ls_status ls_record_encode(const ls_encode_options *options, const ls_record_kind *kind,
                                        ls_json_value value, ls_learnt_tokens *out);
+/*
+ * A teacher's lists in a record of n tokens. Begin sets `words` to k and temperature of the record; LS_INVALID names a
+ * list of another length, or the temperature.
+ */
+typedef struct ls_teacher_lists {
+    ls_json_value ids, logprobs;
+    int32_t vocabulary;
+    ls_teacher_words *words;
+} ls_teacher_lists;
+LS_MUST_USE ls_status ls_teacher_begin(ls_json_value record, size_t n, ls_teacher_lists *lists);
+/* Appends the words in the place of token i. LS_INVALID says what is wrong with them. */
+LS_MUST_USE ls_status ls_teacher_append(const ls_teacher_lists *lists, size_t i);
 /* The encode of conversations: of a record with "messages". */
 LS_MUST_USE ls_status ls_encode_messages(const ls_encode_options *options, ls_json_value record, ls_learnt_tokens *out);
 
@@ -86,6 +101,7 @@ typedef struct ls_encoded {
     int64_t n;
     bool begun, end_learnt;
     ls_answer_marks answers;
+    ls_teacher_words teacher; /* of the learnt tokens, and of the end if it is learnt; borrowed */
     ls_left_out left_out;
     bool bad; /* the record cannot be encoded; ls_records_explain says why */
 } ls_encoded;

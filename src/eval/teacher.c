@@ -1,9 +1,9 @@
 /*
- * What a teacher says of a text: the likeliest words in the place of each learnt token, written sequence by sequence, as
- * records that `longspan train --records teacher` reads.
+ * What a teacher says of a text: the likeliest words in the place of each learnt token, written sequence by sequence,
+ * as records that `longspan train --records teacher` reads.
  */
 #include "eval/eval_impl.h"
-#include "format/json_text.h"
+#include "format/format.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -85,18 +85,21 @@ static ls_status add_ids(ls_json_buffer *line, const passage *p) {
     return ls_json_buffer_print(line, "]");
 }
 
-/* A list for each token, which has nothing where it is not learnt. ids NULL: of the log-probabilities. */
-static ls_status add_words(ls_json_buffer *line, const passage *p, const char *name, int words, const int32_t *ids,
-                           const float *logprobs) {
-    LS_TRY(ls_json_buffer_print(line, ", \"%s\": [", name));
+/* Nine digits give the same f32 when they are read. */
+static ls_status add_word(ls_json_buffer *line, const ls_sample *sample, bool id, int64_t at) {
+    return id ? ls_json_buffer_print(line, "%d", sample->teacher_ids[at])
+              : ls_json_buffer_print(line, "%.9g", (double)sample->teacher_logprobs[at]);
+}
+
+/* A list for each token, which has nothing where it is not learnt: of ids, or of log-probabilities. */
+static ls_status add_words(ls_json_buffer *line, const passage *p, const ls_sample *sample, int words, bool ids) {
+    LS_TRY(ls_json_buffer_print(line, ", \"%s\": [", ids ? "teacher_ids" : "teacher_logprobs"));
     for (int64_t i = 0; i < p->n; i++) {
+        const int64_t from = (p->piece->place + i - 1) * words;
         LS_TRY(ls_json_buffer_print(line, i > 0 ? ", [" : "["));
         for (int64_t k = 0; k < words && is_learnt(p, i); k++) {
-            const int64_t at = (i - 1) * words + k;
             if (k > 0) LS_TRY(ls_json_buffer_print(line, ", "));
-            /* Nine digits give the same f32 when they are read. */
-            LS_TRY(ids != NULL ? ls_json_buffer_print(line, "%d", ids[at])
-                               : ls_json_buffer_print(line, "%.9g", (double)logprobs[at]));
+            LS_TRY(add_word(line, sample, ids, from + k));
         }
         LS_TRY(ls_json_buffer_print(line, "]"));
     }
@@ -104,7 +107,6 @@ static ls_status add_words(ls_json_buffer *line, const passage *p, const char *n
 }
 
 static ls_status add_piece(ls_teacher_file *f, const ls_data_piece *piece, const ls_sample *sample) {
-    const int words = f->of->words;
     const int64_t at = piece->place;
     const bool ends = sample->labels[at + piece->length - 1] != LS_LABEL_IGNORED;
     const passage p = {piece, f->tokens + at, sample->labels + at, piece->length + ends};
@@ -117,8 +119,8 @@ static ls_status add_piece(ls_teacher_file *f, const ls_data_piece *piece, const
     LS_TRY(ls_json_buffer_print(line, "{\"document\": %lld, \"offset\": %lld, \"teacher_temperature\": %.17g",
                                 (long long)piece->document, (long long)piece->offset, f->of->temperature));
     LS_TRY(add_ids(line, &p));
-    LS_TRY(add_words(line, &p, "teacher_ids", words, sample->teacher_ids + at * words, NULL));
-    LS_TRY(add_words(line, &p, "teacher_logprobs", words, NULL, sample->teacher_logprobs + at * words));
+    LS_TRY(add_words(line, &p, sample, f->of->words, true));
+    LS_TRY(add_words(line, &p, sample, f->of->words, false));
     LS_TRY(ls_json_buffer_print(line, "}\n"));
     if (fwrite(line->at, 1, line->n, f->out) == line->n) return ls_ok();
     return ls_error(LS_IO, "%s: cannot be written: %s", f->part, strerror(errno));
@@ -146,7 +148,6 @@ ls_status ls_teacher_file_finish(ls_teacher_file *f) {
     LS_TRY(ls_file_sync(f->part));
     LS_TRY(ls_file_rename(f->part, f->of->path));
     ls_path_free(&f->part);
-    if (f->unlearnt > 0)
-        ls_log("%lld passages of documents have nothing to learn: left out", (long long)f->unlearnt);
+    if (f->unlearnt > 0) ls_log("%lld passages of documents have nothing to learn: left out", (long long)f->unlearnt);
     return ls_ok();
 }

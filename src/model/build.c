@@ -293,7 +293,7 @@ ls_status ls_layers_build(const ls_model *model, ls_graph *g, const ls_model_len
     config.noise = model->noise;
     lm.logits = model->architecture->build(&config, g, lm.tokens, lm.positions);
     const ls_tensor each = config.scored ? score_losses(g, lm.logits, lm.labels, lengths)
-                           : model->teacher > 0
+                           : model->teacher.k > 0
                                ? ls_distilled(model, g, &lm)
                                : ls_cross_entropy_smoothed(g, lm.logits, lm.labels, model->smoothing, model->z);
     lm.token_loss = ls_named(g, each, "token_loss");

@@ -1,6 +1,6 @@
 /*
- * A teacher's likeliest words, and the loss of a model that learns from them. Minus the log-probability of each of them is a
- * cross-entropy, so that logits are read tile by tile, and by each rank its part of the vocabulary, as for labels.
+ * A teacher's likeliest words, and the loss of a model that learns from them. Minus the log-probability of each of them
+ * is a cross-entropy, so that logits are read tile by tile, and by each rank its part of the vocabulary, as for labels.
  */
 #include "graph/graph.h"
 #include "model/model_impl.h"
@@ -57,20 +57,32 @@ static ls_tensor plus(ls_graph *g, ls_tensor sum, ls_tensor x) {
     return sum.id == 0 ? x : map(g, (ls_tensor[]){sum, x}, 2, &step, 1);
 }
 
+/* Part of the divergence, and the rest of the label's own loss. */
+static ls_tensor mix(ls_graph *g, ls_tensor divergence, double part, ls_tensor hard, double rest) {
+    const ls_map_step steps[] = {NUMBER(part), STEP(MUL, 0, 2, 0), NUMBER(rest), STEP(MUL, 1, 4, 0),
+                                 STEP(ADD, 3, 5, 0)};
+    return map(g, (ls_tensor[]){divergence, hard}, 2, steps, LS_COUNT(steps));
+}
+
 ls_tensor ls_distilled(const ls_model *model, ls_graph *g, const ls_language_model *lm) {
+    const ls_distillation *of = &model->teacher;
+    const double T = of->temperature;
+    const ls_tensor logits = T != 1 ? ls_scale(g, lm->logits, 1 / T) : lm->logits;
     ls_tensor sum = LS_NO_TENSOR, p = LS_NO_TENSOR, q = LS_NO_TENSOR;
     const ls_model_input *in = model->teacher_inputs->input;
     static const ls_map_step negative = STEP(NEG, 0, 0, 0);
-    for (int i = 0; i < model->teacher; i++) {
+    for (int i = 0; i < of->k; i++) {
         const ls_tensor ids = ls_input_like(g, in[i].name, lm->tokens);
-        const ls_tensor logprob =
-            ls_input_typed(g, in[model->teacher + i].name, ls_dtype_accumulator(g->dtype), lm->tokens);
-        const ls_tensor loss = ls_cross_entropy(g, lm->logits, ids), of_teacher = share(g, logprob, ids);
+        const ls_tensor logprob = ls_input_typed(g, in[of->k + i].name, ls_dtype_accumulator(g->dtype), lm->tokens);
+        const ls_tensor loss = ls_cross_entropy(g, logits, ids), of_teacher = share(g, logprob, ids);
         p = plus(g, p, of_teacher);
         q = plus(g, q, share(g, map(g, &loss, 1, &negative, 1), ids));
         sum = plus(g, sum, term(g, of_teacher, logprob, loss));
     }
-    return with_others(g, sum, p, q, lm->labels);
+    const ls_tensor divergence = with_others(g, sum, p, q, lm->labels);
+    if (of->weight < 1)
+        return mix(g, divergence, of->weight * T * T, ls_cross_entropy(g, lm->logits, lm->labels), 1 - of->weight);
+    return T != 1 ? ls_scale(g, divergence, T * T) : divergence;
 }
 
 /* A logit less the likeliest one's, whose log-probability is minus the loss; rounding leaves none above 0. */

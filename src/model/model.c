@@ -369,18 +369,20 @@ ls_status ls_model_smooth(ls_model *model, double smoothing, double z) {
     return ls_ok();
 }
 
-ls_status ls_model_distil(ls_model *model, int k) {
+ls_status ls_model_distil(ls_model *model, const ls_distillation *distillation) {
+    const int k = distillation->k;
     LS_TRY(need_config(model, "loss is"));
+    LS_ASSERT(distillation->weight > 0 && distillation->weight <= 1 && distillation->temperature > 0);
     LS_ASSERT(k >= 1 && k <= LS_MOST_TEACHER && model->teacher_inputs == NULL);
     ls_teacher_inputs *t = calloc(1, sizeof *t);
     if (t == NULL) return ls_error(LS_NO_MEMORY, "no memory for the inputs of a teacher");
     for (int i = 0; i < 2 * k; i++) {
         const bool ids = i < k;
-        snprintf(t->name[i], sizeof t->name[i], "teacher_%s.%d", ids ? "ids" : "logprobs", i % k);
+        snprintf(t->name[i], sizeof t->name[i], "%s.%d", ids ? LS_MODEL_TEACHER_IDS : LS_MODEL_TEACHER_LOGPROBS, i % k);
         t->input[i] =
             (ls_model_input){.name = t->name[i], .dtype = ids ? LS_I32 : LS_F32, .words = ids ? model->sizes.V : 0};
     }
-    model->teacher = k;
+    model->teacher = *distillation;
     model->teacher_inputs = t;
     model->inputs.others = t->input;
     model->inputs.n_others = 2 * k;

@@ -5,6 +5,7 @@
 #include "compile/compile.h"
 #include "format/format.h"
 #include "longspan/adapter.h"
+#include "longspan/data.h"
 #include "longspan/graph.h"
 #include "longspan/spread.h"
 #include "weights/weights.h"
@@ -140,13 +141,19 @@ LS_MUST_USE ls_status ls_model_check_words(const ls_model *model);
 bool ls_model_head_apart(const ls_model *model);
 /*
  * From now on a token's loss is how far the model is from a teacher, of which the k likeliest words of each token are
- * given (k from 1 to LS_MOST_TEACHER): the divergence Σ p (log p - log q) over these words and all others together
- * (Hinton et al., arXiv 1503.02531, with the tail as one word); where the label is ignored, 0. Inputs:
- * "teacher_ids.0" .. i32[B,S] (-100: no word) and "teacher_logprobs.0" .. G[B,S] for each of the k. LS_UNSUPPORTED: the
- * model is a graph.json.
+ * given (k from 1 to LS_MOST_TEACHER): weight · T² · Σ p (log p - log q) over these words and all others together
+ * (Hinton et al., arXiv 1503.02531, section 2, with the tail as one word), where p is the teacher's and q the model's
+ * softmax(logits/T) at the temperature T, and 1 - weight (weight above 0, 1 at most) of the label's own loss; where the
+ * label is ignored, 0. Inputs: "teacher_ids.0" .. i32[B,S] (-100: no word) and "teacher_logprobs.0" .. G[B,S], log p,
+ * for each of the k. LS_UNSUPPORTED: the model is a graph.json.
  */
-enum { LS_MOST_TEACHER = 64 };
-LS_MUST_USE ls_status ls_model_distil(ls_model *model, int k);
+#define LS_MODEL_TEACHER_IDS "teacher_ids"
+#define LS_MODEL_TEACHER_LOGPROBS "teacher_logprobs"
+typedef struct ls_distillation {
+    int k;
+    double weight, temperature;
+} ls_distillation;
+LS_MUST_USE ls_status ls_model_distil(ls_model *model, const ls_distillation *distillation);
 /*
  * What a teacher says: the k likeliest of the first `words` words for each token, the likeliest first and of equal ones
  * that with the lowest id, and their log-probabilities at a temperature: those of softmax(logits/temperature) over all

@@ -231,9 +231,9 @@ struct ls_model {
     ls_model_sizes sizes;
     ls_model_inputs inputs;
     int64_t parameters;
-    bool weighted;       /* ls_model_weigh */
-    double smoothing, z; /* ls_model_smooth */
-    int teacher;         /* ls_model_distil: words; 0: there is none */
+    bool weighted;           /* ls_model_weigh */
+    double smoothing, z;     /* ls_model_smooth */
+    ls_distillation teacher; /* ls_model_distil; k 0: there is none */
     struct ls_teacher_inputs *teacher_inputs;
     double noise;    /* ls_model_noise */
     bool head_apart; /* of a model that scores: its head is a new one, or an adapter's, and not that of its files */

@@ -5,6 +5,7 @@
 #include "model/model.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The inputs of a sequence that a rank has: those of its layout, of each slice. NULL: there is no memory. */
 static ls_layout_run *runs_of_slices(const ls_image *image, int place, int *n_runs) {
@@ -17,6 +18,16 @@ static ls_layout_run *runs_of_slices(const ls_image *image, int place, int *n_ru
         runs[i].first += i / n * image->layout.S;
     }
     return runs;
+}
+
+/* How many words of a teacher the programs read for each token. */
+static int words_of(const ls_image *image) {
+    char name[40];
+    int words = 0;
+    do {
+        snprintf(name, sizeof name, LS_MODEL_TEACHER_IDS ".%d", words);
+    } while (ls_image_find(image, name) != NULL && ++words > 0);
+    return words;
 }
 
 ls_status ls_batch_make(const ls_rank *rank, int64_t B, int64_t S, ls_batch *out) {
@@ -33,9 +44,14 @@ ls_status ls_batch_make(const ls_rank *rank, int64_t B, int64_t S, ls_batch *out
     made.positions = malloc(bytes);
     made.keys = calloc(count, sizeof *made.keys);
     made.ends = malloc((size_t)(made.rows * (S + 1)) * sizeof *made.ends);
+    made.words = words_of(image);
+    made.teacher_ids = malloc(bytes * (size_t)made.words + 1);
+    made.teacher_logprobs = malloc(bytes * (size_t)made.words + 1);
+    made.word = malloc(made.words > 0 ? bytes : 1);
     made.n_ends = calloc((size_t)made.rows, sizeof *made.n_ends);
     if (made.tokens == NULL || made.labels == NULL || made.positions == NULL || made.keys == NULL ||
-        made.ends == NULL || made.n_ends == NULL || made.runs == NULL) {
+        made.ends == NULL || made.n_ends == NULL || made.runs == NULL || made.teacher_ids == NULL ||
+        made.teacher_logprobs == NULL || made.word == NULL) {
         ls_batch_free(&made);
         return ls_error(LS_NO_MEMORY, "no memory for %zu tokens of a micro-batch", count);
     }
@@ -48,6 +64,9 @@ void ls_batch_free(ls_batch *batch) {
     free(batch->labels);
     free(batch->positions);
     free(batch->keys);
+    free(batch->teacher_ids);
+    free(batch->teacher_logprobs);
+    free(batch->word);
     free(batch->ends);
     free(batch->n_ends);
     free(batch->runs);
@@ -78,7 +97,9 @@ ls_status ls_batch_read(ls_batch *batch, const ls_sequences *from, int64_t first
         ls_sample sample = {.tokens = batch->tokens + at,
                             .labels = batch->labels + at,
                             .positions = batch->positions + at,
-                            .ends = batch->ends + b * (batch->S + 1)};
+                            .ends = batch->ends + b * (batch->S + 1),
+                            .teacher_ids = batch->words > 0 ? batch->teacher_ids + at * batch->words : NULL,
+                            .teacher_logprobs = batch->words > 0 ? batch->teacher_logprobs + at * batch->words : NULL};
         LS_TRY(from->sample(from->context, index < end ? index : 0, &batch->part, &sample));
         for (int64_t i = 0; index >= end && i < batch->inputs; i++) sample.labels[i] = LS_LABEL_IGNORED;
         if (batch->noisy) draw_keys(batch, index, batch->keys + at);
@@ -101,18 +122,37 @@ int64_t ls_batch_labels(const ls_batch *batch) {
     return labels;
 }
 
-/* Of the slices of a micro-batch each its part. Nothing is written where the model has no such input. */
-static ls_status put_input(const ls_batch *batch, const char *name, int64_t micro_batch, const int32_t *values) {
+/*
+ * Of the slices of a micro-batch each its part, of values of four bytes. Nothing is written where the model has no such
+ * input.
+ */
+static ls_status put_input(const ls_batch *batch, const char *name, int64_t micro_batch, const void *values) {
     const int slices = batch->rank->image->slices;
     const int64_t each = batch->inputs / slices; /* of a sequence */
     for (int s = 0; s < slices; s++) {
         const ls_binding *to = ls_image_find_micro(batch->rank->image, name, micro_batch, s);
         if (to == NULL) return ls_ok();
         LS_ASSERT(ls_view_elements(&to->operand.view) == batch->rows * each);
+        LS_ASSERT(ls_dtype_bytes(to->operand.view.dtype) == sizeof(int32_t));
         for (int64_t b = 0; b < batch->rows; b++) {
             const ls_operand row = ls_operand_slice(to->operand, 0, b, 1);
-            LS_TRY(ls_executor_write(batch->rank->executor, &row, values + b * batch->inputs + s * each));
+            LS_TRY(
+                ls_executor_write(batch->rank->executor, &row, (const int32_t *)values + b * batch->inputs + s * each));
         }
+    }
+    return ls_ok();
+}
+
+/* A teacher's words, each as an input. Ids and log-probabilities have equal sizes, and are moved as bytes. */
+static ls_status put_words(const ls_batch *batch, const char *of, int64_t micro_batch, const void *values) {
+    char name[40];
+    const char *from = values;
+    const size_t each = sizeof *batch->word;
+    for (int k = 0; k < batch->words; k++) {
+        for (int64_t i = 0; i < batch->rows * batch->inputs; i++)
+            memcpy(&batch->word[i], from + (size_t)(i * batch->words + k) * each, each);
+        snprintf(name, sizeof name, "%s.%d", of, k);
+        LS_TRY(put_input(batch, name, micro_batch, batch->word));
     }
     return ls_ok();
 }
@@ -124,6 +164,8 @@ ls_status ls_batch_put(const ls_batch *batch, int64_t micro_batch) {
     LS_TRY(put_input(batch, "labels", micro_batch, batch->labels));
     LS_TRY(put_input(batch, "positions", micro_batch, batch->positions));
     LS_TRY(put_input(batch, LS_MODEL_NOISE, micro_batch, batch->keys));
+    LS_TRY(put_words(batch, LS_MODEL_TEACHER_IDS, micro_batch, batch->teacher_ids));
+    LS_TRY(put_words(batch, LS_MODEL_TEACHER_LOGPROBS, micro_batch, batch->teacher_logprobs));
     if (!batch->apart) return ls_executor_set_documents(batch->rank->executor, micro, NULL, NULL, 0);
     return ls_executor_set_documents(batch->rank->executor, micro, batch->ends, batch->n_ends, batch->S + 1);
 }

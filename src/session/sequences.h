@@ -24,6 +24,10 @@ typedef struct ls_batch {
     int32_t *ends;                        /* [rows,S+1]: bounds of documents */
     int *n_ends;                          /* [rows] */
     int32_t *keys;                        /* [rows,inputs]: of noise; 0: none */
+    int words;                            /* of a teacher, which the programs read; 0: none */
+    int32_t *teacher_ids;                 /* [rows,inputs,words] */
+    float *teacher_logprobs;              /* [rows,inputs,words] */
+    int32_t *word;                        /* [rows,inputs] room for one of these of each token, of either type */
     bool noisy;                           /* ls_batch_noise */
     uint64_t noise;                       /* its seed */
     bool apart;                           /* some sequence holds several documents */

@@ -98,10 +98,11 @@ static const ls_answer_loss rows[] = {
     {.name = "orpo", .about = "odds ratio preference optimisation", .imitates = true, .of_pair = orpo},
 };
 
-ls_status ls_answer_loss_find(const char *name, const ls_answer_loss **out) {
-    char known[200] = LS_LOSS_OF_TOKENS;
+ls_status ls_loss_find(const char *name, const ls_answer_loss **out, bool *distils) {
+    char known[200] = LS_LOSS_OF_TOKENS ", " LS_LOSS_OF_TEACHER;
     *out = NULL;
-    if (name == NULL || strcmp(name, LS_LOSS_OF_TOKENS) == 0) return ls_ok();
+    *distils = name != NULL && strcmp(name, LS_LOSS_OF_TEACHER) == 0;
+    if (name == NULL || *distils || strcmp(name, LS_LOSS_OF_TOKENS) == 0) return ls_ok();
     for (size_t i = 0; i < LS_COUNT(rows); i++) {
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, ", %s", rows[i].name);

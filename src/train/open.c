@@ -29,16 +29,21 @@ static ls_status adapt_model(const ls_training *t) {
     return ls_ok();
 }
 
-/* A loss of answers is one of log-probabilities, and is found before the backward pass: what changes these is refused.
+/*
+ * A loss of answers is one of log-probabilities, and is found before the backward pass: what changes these is refused.
+ * That of a teacher's words has no smoothed labels.
  */
 static ls_status change_loss(const ls_training *t) {
     const ls_train_options *o = &t->options;
+    const bool noisy = o->neftune > 0 && t->compares != NULL;
     const char *flag = o->label_smoothing > 0 ? "--label-smoothing"
                        : o->z_loss > 0        ? "--z-loss"
-                       : o->neftune > 0       ? "--neftune"
+                       : noisy                ? "--neftune"
                                               : NULL;
-    if (flag != NULL && t->compares != NULL)
+    if (flag != NULL && (t->compares != NULL || t->distils))
         return ls_error(LS_USAGE, "%s with --loss %s; expected --loss " LS_LOSS_OF_TOKENS, flag, o->loss);
+    if (o->distil_weight != 1 && !t->distils)
+        return ls_error(LS_USAGE, "--distil-weight with --loss %s; expected --loss " LS_LOSS_OF_TEACHER, o->loss);
     LS_TRY(ls_model_smooth(t->model, o->label_smoothing, o->z_loss));
     return ls_model_noise(t->model, o->neftune);
 }
@@ -56,7 +61,7 @@ static ls_status score_model(const ls_training *t) {
 
 ls_status ls_training_open_model(ls_training *t) {
     LS_TRY(ls_model_open_changed(t->options.model, &t->options.rope, &t->model));
-    LS_TRY(ls_answer_loss_find(t->options.loss, &t->compares));
+    LS_TRY(ls_loss_find(t->options.loss, &t->compares, &t->distils));
     LS_TRY(score_model(t));
     LS_TRY(adapt_model(t));
     if (t->compares == NULL || !t->compares->scores) LS_TRY(ls_model_check_words(t->model));
@@ -115,6 +120,39 @@ static ls_status check_pairs(const ls_training *t, const char *flag, const ls_da
                     t->compares->judges ? "label" : "preference");
 }
 
+/* Whether a set has a teacher's words where the loss reads them, as many as `of` says; its k is 0 for the first set. */
+static ls_status check_teacher(const ls_training *t, const char *flag, const ls_data *data, ls_distillation *of) {
+    double temperature;
+    const int k = ls_data_teacher(data, &temperature);
+    if (!t->distils && k == 0) return ls_ok();
+    if (!t->distils)
+        return ls_error(LS_USAGE,
+                        "%s: words of a teacher, which --loss %s does not read; expected --loss " LS_LOSS_OF_TEACHER
+                        ", or --records ids",
+                        flag, t->options.loss);
+    if (k == 0)
+        return ls_error(LS_USAGE, "%s: --loss %s learns from a teacher's words; expected --records teacher", flag,
+                        t->options.loss);
+    if (of->k == 0) {
+        of->k = k;
+        of->temperature = temperature;
+    }
+    if (k == of->k && temperature == of->temperature) return ls_ok();
+    return ls_error(LS_USAGE, "%s: %d words of a teacher at temperature %g; expected %d at %g, as in --data", flag, k,
+                    temperature, of->k, of->temperature);
+}
+
+/* The words say how many the loss reads. */
+static ls_status distil(const ls_training *t) {
+    ls_distillation of = {.weight = t->options.distil_weight};
+    for (int i = 0; i < t->mixture.n; i++) LS_TRY(check_teacher(t, "--data", t->mixture.set[i].data, &of));
+    for (int i = 0; i < t->eval_sets.n; i++) LS_TRY(check_teacher(t, "--eval-data", t->eval_sets.data[i], &of));
+    if (!t->distils) return ls_ok();
+    ls_log("teacher: %d words in the place of each learnt token, at temperature %g; %g of the loss", of.k,
+           of.temperature, of.weight);
+    return ls_model_distil(t->model, &of);
+}
+
 ls_status ls_training_open_text(ls_training *t) {
     const ls_train_options *o = &t->options;
     ls_launched launched;
@@ -149,5 +187,5 @@ ls_status ls_training_open_text(ls_training *t) {
     LS_TRY(ls_eval_sets_open(o->eval_data, &text, t->model, &t->eval_sets));
     t->eval_data = t->eval_sets.data[0];
     for (int i = 0; i < t->eval_sets.n; i++) LS_TRY(check_pairs(t, "--eval-data", t->eval_sets.data[i]));
-    return ls_ok();
+    return distil(t);
 }

@@ -47,6 +47,7 @@ static const setting settings[] = {
     {"lora", TEXT, AT(adapter.lora), 0, NULL, 0, 0, false, true, 0},
     {"base", TEXT, AT(adapter.base), 0, NULL, 0, 0, false, true, 0},
     {"loss", TEXT, AT(loss), 0, LS_LOSS_OF_TOKENS, 0, 0, false, true, 0},
+    {"distil_weight", REAL, AT(distil_weight), 1, NULL, 0, 1, false, true, 0},
     {"loss_beta", REAL, AT(loss_beta), 0.1, NULL, 0, 1e6, false, true, 0},
     {"loss_gamma", REAL, AT(loss_gamma), 0.5, NULL, -1, 1e6, false, true, 0},
     {"center_rewards", REAL, AT(center_rewards), 0, NULL, 0, 1e6, false, true, 0},

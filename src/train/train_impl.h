@@ -80,9 +80,13 @@ typedef struct ls_answer_loss {
     bool judges;    /* sums[0] is an answer, wanted or not, and sums[1] one to another prompt, for the divergence */
     ls_answers_loss (*of_pair)(const ls_answer_sums sums[2], const ls_answer_settings *settings);
 } ls_answer_loss;
-#define LS_LOSS_OF_TOKENS "sft" /* the loss that compares nothing */
-/* *out becomes NULL for LS_LOSS_OF_TOKENS. LS_USAGE lists the known names. */
-LS_MUST_USE ls_status ls_answer_loss_find(const char *name, const ls_answer_loss **out);
+#define LS_LOSS_OF_TOKENS "sft"     /* the losses that compare nothing: of labels, */
+#define LS_LOSS_OF_TEACHER "distil" /* and of a teacher's words */
+/*
+ * *out becomes NULL for a loss that compares nothing; *distils: it is that of a teacher's words. LS_USAGE lists the
+ * known names.
+ */
+LS_MUST_USE ls_status ls_loss_find(const char *name, const ls_answer_loss **out, bool *distils);
 
 /* What an evaluation found; NaN: there was none. */
 typedef struct ls_evaluated {
@@ -98,7 +102,8 @@ typedef struct ls_training {
     const ls_data *data;      /* of the mixture's first set */
     const ls_data *eval_data; /* of the first evaluation set; NULL: there is none */
     ls_eval_sets eval_sets;
-    const ls_answer_loss *compares; /* NULL: the loss is of tokens */
+    const ls_answer_loss *compares; /* NULL: the loss is of tokens, */
+    bool distils;                   /* and of a teacher's words */
     ls_typical typical;             /* documents of the data, at the sequence length of the options */
     ls_graph *graph;
     ls_job job;

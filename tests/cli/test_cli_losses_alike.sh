@@ -19,11 +19,14 @@ RECORDS
 # Where the head knows nothing yet, both scores of a pair and their gradients nearly cancel: rounding is then as large as 2e-5 of what is left.
 "$longspan" train --model base/model --data preference.jsonl --records preference --loss reward --end none --seq 128 --batch 8 --steps 12 --lr 3e-2 --threads 1 --out scores >out 2>err || fail "a model that scores"
 
-for loss in sft:completion dpo:preference simpo:preference orpo:preference kto:label "reward --end none:preference"; do
+"$longspan" train --model config.json --data completion.jsonl --records completion --seq 128 --steps 8 --lr 2e-2 --seed 1 --threads 1 --out other >out 2>err || fail "a teacher"
+"$longspan" logprobs --model other/model --data completion.jsonl --records completion --seq 128 --top 6 --threads 1 --out teacher.jsonl >out 2>err || fail "a teacher's words"
+
+for loss in sft:completion "distil --distil-weight 0.6:teacher" dpo:preference simpo:preference orpo:preference kto:label "reward --end none:preference"; do
     n=0
     for place in "--ranks 1" "--ranks 2 --accumulate 8" "--mesh ring=4 --accumulate 2" "--mesh dp=2,tp=2"; do
         # shellcheck disable=SC2086 # options
-        "$longspan" train --model "$([ "${loss%% *}" = reward ] && echo scores || echo base)/model" --loss ${loss%:*} --data ${loss#*:}.jsonl --records ${loss#*:} --pack "$([ ${loss#*:} = completion ] && echo best || echo pairs)" \
+        "$longspan" train --model "$([ "${loss%% *}" = reward ] && echo scores || echo base)/model" --loss ${loss%:*} --data ${loss#*:}.jsonl --records ${loss#*:} --pack "$(case ${loss#*:} in completion | teacher) echo best ;; *) echo pairs ;; esac)" \
             --seq 144 --batch 8 --threads 1 --ranks-as threads --lr 1e-3 --steps 1 --optimizer sgd --momentum 0.9 --weight-decay 0 --clip 0 --out $n $place >out 2>err ||
             fail "longspan train --loss $loss $place: $(cat err)"
         n=$((n + 1))

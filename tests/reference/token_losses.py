@@ -3,9 +3,10 @@
 
     token_losses.py BUILD
 
-Trains a random Llama for two steps of plain gradient descent on all records at once, by `longspan train --label-smoothing`, `--z-loss` and `--neftune`, on 1,
+Trains a random Llama for two steps of plain gradient descent on all records at once, by `longspan train --label-smoothing`, `--z-loss`, `--neftune` and
+`--loss distil` (of the words of another random Llama, which `longspan logprobs --top` writes and the library's model has to confirm), on 1,
 2 and 4 ranks and in micro-batches, and by the library's model with a loss in the words of its paper: torch's cross_entropy with label_smoothing (over the
-learnt tokens), the factor of PaLM's (log Z)², and the hook of the library's trainer for NEFTune, whose draws are replaced by those of Longspan. Compares losses
+learnt tokens), the factor of PaLM's (log Z)², Hinton's divergence at a temperature, with the words that are not given as one, and the hook of the library's trainer for NEFTune, whose draws are replaced by those of Longspan. Compares losses
 (1e-6 of them, or of 1) and norms of gradients (1e-5). Made with transformers 5.24.0.
 """
 import json
@@ -24,7 +25,9 @@ from transformers.integrations.neftune import neftune_post_forward_hook
 from answer_losses import LR, SPREADS, make_pairs, write_model
 
 S, SEED, STEPS = 96, 7, 2
-OPTIONS = ({"label_smoothing": 0.1}, {"z_loss": 0.01}, {"label_smoothing": 0.2, "z_loss": 1e-3}, {"neftune": 5.0}, {"neftune": 15.0, "label_smoothing": 0.1})
+WORDS = 6
+OPTIONS = ({"label_smoothing": 0.1}, {"z_loss": 0.01}, {"label_smoothing": 0.2, "z_loss": 1e-3}, {"neftune": 5.0}, {"neftune": 15.0, "label_smoothing": 0.1},
+           {"distil_weight": 1.0, "temperature": 1.0}, {"distil_weight": 0.4, "temperature": 1.0}, {"distil_weight": 0.7, "temperature": 2.5})
 M32 = 0xFFFFFFFF
 
 
@@ -70,7 +73,31 @@ def logits_of(model, ids, options, sequence):
     return logits
 
 
-def by_torch(folder, documents, options):
+def teacher_says(folder, documents, temperature):
+    """Of each document, the likeliest words in the place of each of its tokens but the first, and their log-probabilities."""
+    teacher = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64).eval()
+    with torch.no_grad():
+        return [(teacher(torch.tensor([ids[:-1]]), use_cache=False).logits[0] / temperature).log_softmax(-1).topk(WORDS, -1) for ids, _ in documents]
+
+
+def divergence(logits, labels, words, temperature, weight):
+    """The sum over labels of Hinton's loss with all other words as one, and of the labels' own."""
+    q = (logits / temperature).log_softmax(-1).gather(-1, words.indices)
+    p = words.values.to(q.dtype)
+    others_p, others_q = 1 - p.exp().sum(-1), 1 - q.exp().sum(-1)
+    far = (p.exp() * (p - q)).sum() + (others_p * (others_p.log() - others_q.log())).sum()
+    return weight * temperature ** 2 * far + (1 - weight) * torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
+
+
+def check_words(path, documents, said):
+    """What `longspan logprobs --top` has written is what the teacher says, where tokens are learnt."""
+    for record, (ids, first), words in zip(sorted(map(json.loads, open(path)), key=lambda record: record["document"]), documents, said, strict=True):
+        assert record["input_ids"] == ids and record["labels"] == [-100] * first + ids[first:] and not any(record["teacher_ids"][:first])
+        assert record["teacher_ids"][first:] == words.indices[first - 1 :].tolist()
+        assert (torch.tensor(record["teacher_logprobs"][first:]) - words.values[first - 1 :]).abs().max() < 3e-6
+
+
+def by_torch(folder, documents, options, said):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).train()
     smoothing, z, found = options.get("label_smoothing", 0), options.get("z_loss", 0), []
     learnt = sum(len(ids) - learnt for ids, learnt in documents)
@@ -83,6 +110,12 @@ def by_torch(folder, documents, options):
             else:
                 logits = model(torch.tensor([ids[:-1]]), use_cache=False).logits[0]
             logits, labels = logits[first - 1 :], torch.tensor(ids[first:])
+            if said is not None:
+                words = type(said[b])([x[first - 1 :] for x in said[b]])
+                loss = divergence(logits, labels, words, options["temperature"], options["distil_weight"])
+                (loss / learnt).backward()
+                total += loss.item()
+                continue
             loss = torch.nn.functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing) + z * logits.logsumexp(-1).square().sum()
             (loss / learnt).backward()
             total += loss.item()
@@ -95,10 +128,13 @@ def by_torch(folder, documents, options):
 
 
 def by_longspan(build, folder, scratch, batch, options, spread):
-    command = [f"{build}/longspan", "train", "--model", folder, "--data", scratch / "records.jsonl", "--records", "completion", "--seq", S, "--steps", STEPS,
+    data = ["--data", scratch / "words.jsonl", "--records", "teacher", "--loss", "distil"] if "distil_weight" in options else ["--data", scratch / "records.jsonl", "--records", "completion"]
+    command = [f"{build}/longspan", "train", "--model", folder, *data, "--seq", S, "--steps", STEPS,
                "--batch", batch, "--lr", LR, "--schedule", "constant", "--optimizer", "sgd", "--momentum", 0, "--weight-decay", 0, "--clip", 0, "--seed", SEED,
                "--save-every", 0, "--threads", 1, "--ranks-as", "threads", "--out", scratch / "run", *spread]
     for name, value in options.items():
+        if name == "temperature":  # the records say it
+            continue
         command += ["--" + name.replace("_", "-"), value]
     subprocess.run(["rm", "-rf", scratch / "run"], check=True)
     subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -111,6 +147,9 @@ def main(build):
         scratch = pathlib.Path(where)
         folder = scratch / "model"
         tokenizer = write_model(folder)
+        torch.manual_seed(9)
+        transformers.LlamaForCausalLM(transformers.AutoConfig.from_pretrained(folder)).save_pretrained(scratch / "teacher")
+        tokenizer.save_pretrained(scratch / "teacher")
         long = [{"prompt": pair["prompt"] * 2, "completion": pair["chosen"] + pair["rejected"]} for pair in make_pairs()]  # a sequence has room for one
         for options in OPTIONS:
             records = [long[0]] * 10 if "neftune" in options else long  # whichever order sequences are read in
@@ -118,7 +157,14 @@ def main(build):
             ids = lambda text: tokenizer(text, add_special_tokens=False).input_ids
             documents = [(ids(r["prompt"]) + ids(r["completion"]) + [tokenizer.eos_token_id], len(ids(r["prompt"]))) for r in records]
             assert all(S // 2 < len(document[0]) <= S for document in documents)
-            theirs = by_torch(folder, documents, options)
+            said = None
+            if "distil_weight" in options:
+                said = teacher_says(scratch / "teacher", documents, options["temperature"])
+                subprocess.run([f"{build}/longspan", "logprobs", "--model", scratch / "teacher", "--data", scratch / "records.jsonl", "--records", "completion", "--seq", str(S),
+                                "--top", str(WORDS), "--temperature", str(options["temperature"]), "--out", scratch / "words.jsonl", "--mesh", "ring=2", "--threads", "1"],
+                               check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                check_words(scratch / "words.jsonl", documents, said)
+            theirs = by_torch(folder, documents, options, said)
             for spread in SPREADS:
                 ours = by_longspan(build, folder, scratch, len(records), options, spread)
                 off = [max(abs(a[k] - b[k]) / max(1, abs(b[k])) for a, b in zip(ours, theirs)) for k in range(2)]

@@ -23,7 +23,8 @@ static const ls_answer_settings settings[] = {SETTINGS(0.1, 0.5, 0), SETTINGS(2,
 
 static const ls_answer_loss *find(const char *name) {
     const ls_answer_loss *row;
-    assert_int_equal(ls_answer_loss_find(name, &row).code, LS_OK);
+    bool distils;
+    assert_int_equal(ls_loss_find(name, &row, &distils).code, LS_OK);
     return row;
 }
 
@@ -117,11 +118,17 @@ static void test_judged(void **state) {
 static void test_names(void **state) {
     (void)state;
     const ls_answer_loss *row = find("dpo");
-    assert_int_equal(ls_answer_loss_find("sft", &row).code, LS_OK);
+    bool distils = true;
+    assert_int_equal(ls_loss_find("sft", &row, &distils).code, LS_OK);
+    assert_false(distils);
     assert_null(row);
-    const ls_status status = ls_answer_loss_find("ppo", &row);
+    assert_int_equal(ls_loss_find("distil", &row, &distils).code, LS_OK);
+    assert_true(distils);
+    assert_null(row);
+    const ls_status status = ls_loss_find("ppo", &row, &distils);
     assert_int_equal(status.code, LS_USAGE);
-    assert_string_equal(status.text, "--loss is 'ppo'; known are sft, dpo, ipo, hinge, simpo, kto, reward, orpo");
+    assert_string_equal(status.text,
+                        "--loss is 'ppo'; known are sft, distil, dpo, ipo, hinge, simpo, kto, reward, orpo");
 }
 
 int main(void) {
