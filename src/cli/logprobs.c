@@ -59,7 +59,7 @@ const cli_command cli_logprobs = {
         "document (its number, from 0), offset (0, or of a document that is longer than a sequence where the part begins), ids, places (in the document) and logprobs "
         "(natural) of the tokens that are learnt, and their sum. Records with a chosen and a rejected answer (--records preference) are two documents each, "
         "and chosen says which. With --top it writes what train --records teacher --loss distil reads: input_ids, labels, "
-        "teacher_ids and teacher_logprobs, one line for each document or part of one, in the order in which they are packed. No logits are ever whole.",
+        "teacher_ids and teacher_logprobs, one line for each document or part of one, in the order in which they are packed. No logits are ever whole, but with --top on a mesh with tp.",
     .opens = true,
     .reads = true,
     .spreads = true,

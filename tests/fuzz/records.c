@@ -1,18 +1,20 @@
 /*
- * Any file of records is refused, or its texts become the documents of shards. The first byte chooses the kind of
- * records and the chat template; the second whether bad records are skipped, and the file's format (JSONL or JSON,
- * plain or compressed).
+ * Any file of records is refused, or its texts become the documents of shards; those of a teacher are read as they are.
+ * The first byte chooses the kind of records and the chat template; the second whether bad records are skipped, and the
+ * file's format (JSONL or JSON, plain or compressed).
  */
 #include "data/chat_impl.h"
 #include "data/data.h"
 #include "data/records_impl.h"
 #include "fuzz/fuzz.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char *const kinds[] = {"text", "completion", "messages"};
-static const char *const more_kinds[] = {"sharegpt", "alpaca", "segments", "ids"};
+static const char *const more_kinds[] = {"sharegpt", "alpaca", "segments", "ids", "teacher"};
+enum { TEACHER = 4 };
 static const char *const templates[] = {"chatml", "llama3", "gemma", "llama2", "mistral"};
 
 /* Checks that the document at `at` is a text followed by the end of document; returns where the next begins. */
@@ -63,6 +65,37 @@ static void check_shards(const char *path, const ls_build_summary *summary, int3
     fuzz_check_samples(path, 8, true);
 }
 
+static void check_words(const ls_sample *s, int64_t sequence, int k, int32_t vocabulary) {
+    for (int64_t i = 0; i < sequence * k; i++) {
+        const int32_t id = s->teacher_ids[i];
+        LS_ASSERT(id == LS_LABEL_IGNORED || (id >= 0 && id < vocabulary && s->labels[i / k] != LS_LABEL_IGNORED));
+        LS_ASSERT(s->teacher_logprobs[i] <= 0 && isfinite(s->teacher_logprobs[i]));
+    }
+}
+
+/* Shards have no words of a teacher: these records are read as train reads them. */
+static void read_teacher(const char *const *paths, const ls_tokenizer *tokenizer, bool skip_bad, const char *folder) {
+    enum { S = 8 };
+    int32_t tokens[S], labels[S], ids[S * LS_MOST_TEACHER];
+    float logprobs[S * LS_MOST_TEACHER];
+    const ls_data_options options = {.paths = paths,
+                                     .n_paths = 1,
+                                     .tokenizer = tokenizer,
+                                     .form = {.records = "teacher", .skip_bad = skip_bad},
+                                     .sequence = S,
+                                     .pack = skip_bad ? "best" : "join"};
+    ls_data *data;
+    if (!fuzz_read(ls_data_open(&options, &data), folder)) return;
+    const int k = ls_data_teacher(data, NULL);
+    LS_ASSERT(k >= 1 && k <= LS_MOST_TEACHER);
+    for (int64_t i = 0; i < ls_min(ls_data_summarise(data)->windows, 32); i++) {
+        ls_sample sample = {.tokens = tokens, .labels = labels, .teacher_ids = ids, .teacher_logprobs = logprobs};
+        LS_ASSERT(fuzz_done(ls_data_read(data, i, NULL, &sample)));
+        check_words(&sample, S, k, ls_tokenizer_vocabulary(tokenizer));
+    }
+    ls_data_close(data);
+}
+
 static void run(const uint8_t *data, size_t bytes) {
     fuzz_bytes rest = {data, bytes};
     const uint8_t choice = fuzz_choice(&rest), flags = fuzz_choice(&rest);
@@ -90,7 +123,9 @@ static void run(const uint8_t *data, size_t bytes) {
                                       .shard_tokens = 40,
                                       .threads = 1};
     ls_build_summary summary;
-    if (fuzz_read(ls_shards_build(&options, &summary), folder.path)) {
+    if (kind == more_kinds[TEACHER])
+        read_teacher(paths, tokenizer, options.form.skip_bad, folder.path);
+    else if (fuzz_read(ls_shards_build(&options, &summary), folder.path)) {
         LS_ASSERT(summary.bad == 0 || options.form.skip_bad);
         const bool texts = kind == kinds[0] && name == names[0];
         check_shards(out, &summary, ls_tokenizer_vocabulary(tokenizer), texts ? &rest : NULL);

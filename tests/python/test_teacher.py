@@ -85,6 +85,17 @@ class Teacher(unittest.TestCase):
             with self.subTest(**options):
                 self.compare(batch, theirs, **options)
 
+    def test_temperature(self):
+        """Beside the loss of labels, with log-probabilities at a temperature at which the model's are taken too."""
+        batch = make_batch()
+
+        def mixed(logits, ids, logprobs, labels):
+            hard = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+            return 0.6 * 2.5**2 * divergence(logits / 2.5, ids, logprobs, labels) + 0.4 * hard
+
+        for options in ({"ranks": 1}, {"mesh": "ring=2,tp=2"}):
+            self.compare(batch, self.by_torch(batch, mixed), distil_weight=0.6, distil_temperature=2.5, **options)
+
     @unittest.skipIf(_add_tail_bucket is None, "needs trl")
     def test_trl(self):
         for words in (1, K, 20):
@@ -116,6 +127,8 @@ class Teacher(unittest.TestCase):
                 ranks.step({**batch, "teacher_ids": batch["teacher_ids"] + V * (torch.arange(K) == 1)})
         with self.assertRaisesRegex(longspan.Failed, "--weighted and --teacher"):
             longspan.compile(self.folder, batch, teacher=K, weighted=True)
+        with self.assertRaisesRegex(longspan.Failed, "--distil-weight and --distil-temperature need --teacher"):
+            longspan.compile(self.folder, batch, distil_weight=0.5)
 
 
 if __name__ == "__main__":
