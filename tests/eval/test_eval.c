@@ -279,11 +279,34 @@ static void wrong_options_are_refused(void **state) {
     free(p);
 }
 
+/* The likeliest words need a file and a number that there is room for, and a temperature needs words. */
+static void wrong_words_are_refused(void **state) {
+    run_paths *p = make_paths(state, "unused");
+    ls_eval_result result = {.perplexity = 0};
+    ls_eval_options options = small_options(p);
+    options.top = 65;
+    options.logprobs = "words.jsonl";
+    assert_error(ls_evaluate(&options, &result), LS_USAGE, "--top 65", "0 to 64 words");
+    options.top = 4;
+    options.logprobs = NULL;
+    assert_error(ls_evaluate(&options, &result), LS_USAGE, "--top needs a file", "");
+    options.logprobs = "words.jsonl";
+    options.temperature = (double)NAN;
+    assert_error(ls_evaluate(&options, &result), LS_USAGE, "--temperature nan", "0.001 to 1000");
+    options.temperature = 2;
+    options.top = 0;
+    assert_error(ls_evaluate(&options, &result), LS_USAGE, "--temperature 2 needs --top", "");
+    options.top = 4;
+    options.pack = "join";
+    assert_error(ls_evaluate(&options, &result), LS_USAGE, "--top with --pack join", "best or stream");
+    free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(table_is_its_definition),         cmocka_unit_test(bins_hold_enough_tokens),
         cmocka_unit_test(nothing_counts_without_labels),   cmocka_unit_test(same_over_ranks),
         cmocka_unit_test(packed_is_the_mean_of_documents), cmocka_unit_test(loss_is_that_of_grad),
-        cmocka_unit_test(wrong_options_are_refused)};
+        cmocka_unit_test(wrong_options_are_refused),       cmocka_unit_test(wrong_words_are_refused)};
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

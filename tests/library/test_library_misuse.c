@@ -460,17 +460,6 @@ static void test_jobs(void **state) {
     must_fail(ls_evaluate(NULL, &evaluated), LS_INVALID, "options is NULL");
     must_fail(ls_evaluate(&(ls_eval_options){.n_data = 1}, &evaluated), LS_INVALID, "it is NULL");
     must_fail(ls_evaluate(&(ls_eval_options){.n_data = 1, .data = holes}, &evaluated), LS_USAGE, "--model");
-    ls_eval_options taught = {.n_data = 1, .data = holes, .top = 65, .logprobs = "o"};
-    must_fail(ls_evaluate(&taught, &evaluated), LS_USAGE, "--top 65; expected 0 to 64 words");
-    taught.top = 4;
-    taught.logprobs = NULL;
-    must_fail(ls_evaluate(&taught, &evaluated), LS_USAGE, "--top needs a file");
-    taught.logprobs = "o";
-    taught.temperature = (double)NAN;
-    must_fail(ls_evaluate(&taught, &evaluated), LS_USAGE, "--temperature nan; expected 0.001 to 1000");
-    taught.top = 0;
-    taught.temperature = 2;
-    must_fail(ls_evaluate(&taught, &evaluated), LS_USAGE, "--temperature 2 needs --top");
     must_fail(ls_recall(NULL, recalled), LS_INVALID, "options is NULL");
     must_fail(ls_recall(&(ls_recall_options){.n_lengths = -1}, recalled), LS_USAGE, "-1 --lengths");
     must_fail(ls_recall(&(ls_recall_options){.n_lengths = 1000}, recalled), LS_USAGE, "1000 --lengths");
