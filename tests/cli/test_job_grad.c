@@ -215,6 +215,7 @@ static void test_f64(void **state) {
 }
 
 static void test_tied(void **state) {
+    skip_if_repeated();
     write_config(state, "true");
     (void)write_tokens(state, everywhere);
     const ls_grad_result one = run(state, "f64", &alone, "one.safetensors");
@@ -222,6 +223,7 @@ static void test_tied(void **state) {
 }
 
 static void test_uneven_labels(void **state) {
+    skip_if_repeated();
     write_config(state, "false");
     static const counts_rule rules[] = {on_the_last_rank, sparse};
     for (size_t i = 0; i < LS_COUNT(rules); i++) {
@@ -234,6 +236,7 @@ static void test_uneven_labels(void **state) {
 }
 
 static void test_no_labels(void **state) {
+    skip_if_repeated();
     write_config(state, "false");
     assert_int_equal(write_tokens(state, nowhere), 0);
     const ls_spread spread = {.ranks = 2, .strategy = "ring", .threads = 1, .isa = isa(), .as_threads = as_threads()};
@@ -293,6 +296,7 @@ static void test_f32(void **state) {
 
 /* Without labels: the next token of the same row. */
 static void test_default_labels(void **state) {
+    skip_if_repeated();
     write_config(state, "false");
     int32_t labels[B * S];
     (void)write_tokens(state, everywhere);
@@ -309,6 +313,7 @@ static void test_default_labels(void **state) {
 }
 
 static void test_refusals(void **state) {
+    skip_if_repeated();
     write_config(state, "false");
     (void)write_tokens(state, everywhere);
     ls_grad_result result;

@@ -10,6 +10,7 @@
 
 #include "report/report.h"
 #include "session/session.h"
+#include "support/emulated.h"
 #include "support/meshes.h"
 #include "support/scratch.h"
 
@@ -198,6 +199,7 @@ static void test_no_candidate_is_dropped(void **state) {
 
 /* Programs with too many instructions are not simulated, and the table says so. */
 static void test_too_many_to_simulate(void **state) {
+    skip_if_repeated();
     (void)state;
     problem *p = make_problem(512, 4, "causal");
     ls_plan made = {.n_candidates = 0};
@@ -218,6 +220,7 @@ static void test_too_many_to_simulate(void **state) {
 }
 
 static void test_packed_documents(void **state) {
+    skip_if_repeated();
     (void)state;
     static const int32_t ends[] = {0, 2500, 2600, 2650, 3500, 4096};
     ls_mask mask = ls_mask_causal();
@@ -256,6 +259,7 @@ static double flops_alone(const ls_job *job, size_t bytes[LS_SPACES]) {
 
 /* Where documents come with the data, attention costs the mean over typical ones, and no byte of memory changes. */
 static void test_typical_documents_cost_their_mean(void **state) {
+    skip_if_repeated();
     (void)state;
     static const int32_t one[] = {0, 1000, 1024, 4096}, other[] = {0, 7, 500, 900, 2048, 4000, 4096};
     const ls_mask_term terms[] = {documents_of(one, LS_COUNT(one)), documents_of(other, LS_COUNT(other))};
@@ -285,6 +289,7 @@ static void test_typical_documents_cost_their_mean(void **state) {
  * of each other win.
  */
 static void test_typical_documents_choose(void **state) {
+    skip_if_repeated();
     (void)state;
     enum { SHORT = 384, N = 4096 / SHORT + 2 };
     static const int32_t early[] = {0, 2048, 2560, 3072, 3584, 4096}, late[] = {0, 512, 1024, 1536, 2048, 4096};
