@@ -41,9 +41,7 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     *graph = ls_graph_create(g->dtype);
     LS_TRY(ls_model_build(g->model, *graph, g->job->batch / g->job->accumulate, seq, true, &lm));
     *job = (ls_job){.graph = *graph,
-                    .programs = g->job->ema > 0
-                                    ? ls_averaging_programs(*graph, 0, (int)g->job->accumulate - 1)
-                                    : ls_training_programs(*graph, 0, LS_UPDATE_APPLY, (int)g->job->accumulate - 1),
+                    .programs = ls_step_programs(*graph, 0, (int)g->job->accumulate - 1, g->job->ema),
                     .optimizer = g->optimizer,
                     .average = g->job->ema,
                     .hyper = ls_optimizer_defaults(g->optimizer),

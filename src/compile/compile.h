@@ -134,10 +134,11 @@ typedef struct ls_job_programs {
 #define LS_PROGRAM_DECODE "decode"     /* of generation: the next token */
 ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update, int more);
 /*
- * Those of training of a job whose parameters have an average, and "exchange", after which `evaluate` and whoever reads
- * parameters find the average; it runs again before the next step. What lies in the places of both is exchanged.
+ * Those of training whose update is applied. average: as in ls_job; where it is not 0 also "exchange", which exchanges
+ * the parameters and their average: `evaluate` and whoever reads parameters then find the average. It runs again before
+ * the next step.
  */
-ls_job_programs ls_averaging_programs(const ls_graph *graph, int forward_nodes, int more);
+ls_job_programs ls_step_programs(const ls_graph *graph, int forward_nodes, int more, double average);
 ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes);
 ls_job_programs ls_forward_programs(const ls_graph *graph);
 /* Those of a job whose programs run all micro-batches of a step each: without programs that only add to sums. */

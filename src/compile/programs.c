@@ -63,8 +63,8 @@ ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, l
     return training(graph, forward_nodes, update, more, false);
 }
 
-ls_job_programs ls_averaging_programs(const ls_graph *graph, int forward_nodes, int more) {
-    return training(graph, forward_nodes, LS_UPDATE_APPLY, more, true);
+ls_job_programs ls_step_programs(const ls_graph *graph, int forward_nodes, int more, double average) {
+    return training(graph, forward_nodes, LS_UPDATE_APPLY, more, average > 0);
 }
 
 ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes) {

@@ -12,7 +12,7 @@ enum { AT_ONCE = 1 << 14 }; /* elements, on the stack */
 static ls_status copy_run(const ls_rank *rank, const ls_flat_run *run) {
     const ls_operand from = ls_image_master(rank->image, &run->part),
                      to = ls_image_part(rank->image, LS_BIND_AVERAGE, &run->part);
-    double some[AT_ONCE];
+    double some[AT_ONCE]; /* room for elements of any type */
     for (int64_t done = 0; done < run->part.count; done += AT_ONCE) {
         const int64_t n = ls_min(AT_ONCE, run->part.count - done);
         const ls_operand source = ls_operand_slice(from, 0, done, n), target = ls_operand_slice(to, 0, done, n);

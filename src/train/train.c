@@ -123,10 +123,9 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     LS_TRY(ls_graph_differentiate_loss(*graph, lm.loss));
     const bool typical = seq == o->seq; /* t->typical is cut for the length of the options */
     const bool evaluates = t->eval_data != NULL || t->compares != NULL;
-    const int forward = evaluates ? lm.forward_nodes : 0, more = (int)o->accumulate - 1;
+    const int forward = evaluates ? lm.forward_nodes : 0;
     *job = (ls_job){.graph = *graph,
-                    .programs = o->ema > 0 ? ls_averaging_programs(*graph, forward, more)
-                                           : ls_training_programs(*graph, forward, LS_UPDATE_APPLY, more),
+                    .programs = ls_step_programs(*graph, forward, (int)o->accumulate - 1, o->ema),
                     .fetch = ls_arena_copy((*graph)->arena, &lm.token_loss, sizeof lm.token_loss),
                     .n_fetch = t->compares != NULL,
                     .documents = t->typical.terms,
