@@ -242,8 +242,13 @@ V_INLINE void back(const rnn_common *c, strand *s, int64_t n) {
     load_before(c, s, n, before);
     load_x(c, s, n, x);
     s->state[0] += v_load(s->dy + n * c->of_dy, lanes(c, s));
+    ask_for(s->dy, n + c->ahead, c->of_dy);
+    ask_for(s->y, n + c->ahead, c->of_y);
     c->cell->back(x, s->w, before, s->state, dx, dw, dbefore);
-    for (int g = 0; g < c->cell->gates; g++) v_store(s->dx + n * c->of_dx + g * c->D, dx[g], lanes(c, s));
+    for (int g = 0; g < c->cell->gates; g++) {
+        v_store(s->dx + n * c->of_dx + g * c->D, dx[g], lanes(c, s));
+        ask_for(s->dx + g * c->D, n + c->ahead, c->of_dx);
+    }
     for (int i = 0; i < c->cell->numbers; i++) s->sum[i] += dw[i];
     const bool first = begins(c, s, n);
     for (int i = 0; i < c->cell->states; i++) s->state[i] = first ? v_set(0) : dbefore[i];

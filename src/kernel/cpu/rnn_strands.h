@@ -22,7 +22,8 @@
 enum {
     RNN_TOGETHER = 8,      /* strands that take turns */
     RNN_LEAST_PIECE = 512, /* tokens */
-    RNN_STRETCH = 32       /* tokens from one mark to the next */
+    RNN_STRETCH = 32,      /* tokens from one mark to the next */
+    RNN_AHEAD = 4          /* tokens: how far ahead rows are asked for, which lie too far apart for a core to guess */
 };
 
 typedef struct rnn_strands rnn_strands;
@@ -126,6 +127,7 @@ typedef struct rnn_common {
     const rnn_cell *cell;
     bool plain;
     int64_t D, of_x, of_y, of_dy, of_dx; /* from token to token */
+    int64_t ahead;                       /* tokens, against the sequence if steps go so */
 } rnn_common;
 
 typedef void (*rnn_step)(const rnn_common *c, strand *s, int64_t token);
@@ -139,7 +141,8 @@ V_INLINE rnn_common rnn_common_of(const rnn_strands *all, ls_rnn_kind kind, bool
                         .of_x = r->x->stride[1],
                         .of_y = r->y->stride[1],
                         .of_dy = all->dy == NULL ? 0 : all->dy->stride[1],
-                        .of_dx = all->dx == NULL ? 0 : all->dx->stride[1]};
+                        .of_dx = all->dx == NULL ? 0 : all->dx->stride[1],
+                        .ahead = all->backwards ? -RNN_AHEAD : RNN_AHEAD};
 }
 
 V_INLINE int64_t lanes(const rnn_common *c, const strand *s) { return c->plain ? V_LANES : c->D - s->d; }
@@ -148,8 +151,16 @@ V_INLINE bool begins(const rnn_common *c, const strand *s, int64_t n) {
     return !c->plain && rnn_begins(c->call, s->b, n);
 }
 
+/* What lies `of` elements a token from `at` on, of token n, which need not be there. */
+V_INLINE void ask_for(const element *at, int64_t n, int64_t of) {
+    __builtin_prefetch((const char *)at + n * of * (int64_t)sizeof *at);
+}
+
 V_INLINE void load_x(const rnn_common *c, const strand *s, int64_t n, v_f32 *x) {
-    for (int g = 0; g < c->cell->gates; g++) x[g] = v_load(s->x + n * c->of_x + g * c->D, lanes(c, s));
+    for (int g = 0; g < c->cell->gates; g++) {
+        x[g] = v_load(s->x + n * c->of_x + g * c->D, lanes(c, s));
+        ask_for(s->x + g * c->D, n + c->ahead, c->of_x);
+    }
 }
 
 V_INLINE void rnn_go_on(const rnn_strands *all, strand *s, int64_t n, int64_t first, int64_t count, const rnn_common *c,
