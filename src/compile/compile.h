@@ -24,13 +24,12 @@
 #include "graph/graph.h"
 #include "program/program.h"
 
-/* What follows a program's nodes: nothing; gradients are summed over the ranks; the job's optimiser applies them too.
- */
+/* What a program does after its nodes: nothing; it sums gradients over the ranks; it applies them as well. */
 typedef enum ls_update { LS_UPDATE_NONE, LS_UPDATE_REDUCE, LS_UPDATE_APPLY } ls_update;
 
 /*
- * Of the job's optimiser, which uses those that it has (ls_optimizer_has). weight_decay is for parameters of two or
- * more dimensions.
+ * Hyperparameters of all optimisers; each uses those that it has (ls_optimizer_has). weight_decay applies to parameters
+ * of two or more dimensions.
  */
 typedef struct ls_hyperparameters {
     double beta1, beta2, epsilon, weight_decay;
@@ -38,7 +37,7 @@ typedef struct ls_hyperparameters {
     double nesterov; /* 1: the step looks ahead along the momentum; 0: it does not */
 } ls_hyperparameters;
 
-/* In place of the initial value of a hyperparameter: the optimiser does not have it. */
+/* As the initial value of a hyperparameter: the optimiser does not have it. */
 enum { LS_LACKS = -1 };
 
 struct ls_builder;
@@ -60,7 +59,7 @@ typedef struct ls_optimizer {
      * (matrices.c says which parameters are). sums: as of ls_update_piece_of. NULL: there are none, `update` does all.
      */
     void (*update_matrices)(struct ls_builder *b, int first, int n, ls_operand sums);
-    const struct ls_optimizer *others; /* what updates all others where there are such; it has the same states */
+    const struct ls_optimizer *others; /* of update_matrices: updates the other parameters; it has the same states */
 } ls_optimizer;
 
 /* All optimisers: X(name) for the row ls_optimizer_name, each in a file of its own. */
@@ -68,7 +67,10 @@ typedef struct ls_optimizer {
 #define LS_OPTIMIZER_ROW(name) ls_optimizer_##name
 extern const ls_optimizer LS_OPTIMIZERS(LS_OPTIMIZER_ROW);
 
-/* Before a parameter's name in a checkpoint of a job whose parameters have an average: what they were last. */
+/*
+ * Prefix of a parameter's name in a checkpoint of a job whose parameters have an average: the parameter itself, as the
+ * last step left it.
+ */
 #define LS_AVERAGE_SAVED "last"
 
 const ls_optimizer *ls_optimizer_at(int index); /* NULL past the end */
@@ -82,7 +84,7 @@ ls_hyperparameters ls_optimizer_defaults(const ls_optimizer *optimizer);
 /* The LS_USAGE error that an option sets what the optimiser does not have; it names those that do. */
 LS_MUST_USE ls_status ls_optimizer_lacks(const ls_optimizer *optimizer, size_t at, const char *option);
 
-/* The gradient sums of parameters around a program. */
+/* What a program does with the sums of gradients. */
 typedef enum ls_sums {
     LS_SUMS_BEGUN,  /* it begins them, and they need not outlive it */
     LS_SUMS_ADDED,  /* it adds to what it finds and leaves the sum */
@@ -90,8 +92,8 @@ typedef enum ls_sums {
 } ls_sums;
 
 /*
- * One of a job's programs. It runs nodes [first_node, end_node) of the graph, then the update; or it runs none, and the
- * parameters and their average change places.
+ * One of a job's programs. It runs nodes [first_node, end_node) of the graph, then the update; or, with `exchanges`, it
+ * runs no node and exchanges the parameters and their average.
  */
 typedef struct ls_job_program {
     const char *name;
@@ -122,9 +124,9 @@ typedef struct ls_job_programs {
  *   plain       "micro" is the whole graph, without an update; and "evaluate" the forward nodes alone (0: there is
  *               none)
  *   forward     "evaluate" alone, the whole graph
- *   apart       "evaluate" for the forward nodes and a program of that name for the others: any number of times after
- *               each time that the first has run. What one makes and the other reads must be fetched, so that it
- *               outlives the first
+ *   apart       "evaluate" for the forward nodes, and a program named `second` for the others, which runs any number
+ *               of times after each run of "evaluate". What "evaluate" makes and `second` reads must be fetched, so
+ *               that it outlives "evaluate"
  */
 #define LS_PROGRAM_MICRO "micro"
 #define LS_PROGRAM_STEP "step"
@@ -148,7 +150,7 @@ ls_job_programs ls_apart_programs(const ls_graph *graph, int forward_nodes, cons
 /* How a parameter is updated. */
 typedef struct ls_parameter_settings {
     ls_update_settings update;
-    /* The job's optimiser, so that it is a matrix to it, or what that has for others; NULL: as matrices.c says. */
+    /* The job's optimiser (it is updated as a whole matrix), or that one's `others`; NULL: matrices.c decides. */
     const ls_optimizer *optimizer;
 } ls_parameter_settings;
 
@@ -156,9 +158,9 @@ typedef struct ls_job {
     const ls_graph *graph;
     ls_job_programs programs;
     /*
-     * Typical sequences, where the data packs documents: terms of kind LS_MASK_DOCUMENTS. What attention costs is the
-     * mean over them; which instructions there are, and layouts, do not follow them. 0: none, and no sequence may hold
-     * several documents (ls_executor_set_documents).
+     * Typical sequences, where the data packs documents: terms of kind LS_MASK_DOCUMENTS. The cost of attention is the
+     * mean over them; the instructions and the layout do not depend on them. n_documents 0: there are none, and no
+     * sequence may hold several documents (ls_executor_set_documents).
      */
     const ls_mask_term *documents;
     int n_documents;
@@ -188,7 +190,7 @@ typedef enum ls_tile_kind { LS_TILE_NONE, LS_TILE_LOSS, LS_TILE_ALL } ls_tile_ki
 const char *ls_tile_name(ls_tile_kind kind);
 LS_MUST_USE ls_status ls_tile_parse(const char *name, ls_tile_kind *out);
 
-/* What is done to use less memory; zero: nothing. The more, the slower. */
+/* What is done to use less memory; zero: nothing. The more is done, the slower is a step. */
 typedef struct ls_saving {
     int drop; /* how many of ls_recompute_count results of the forward pass are made again in the backward pass */
     ls_tile_kind tile;  /* which runs of nodes that work token by token are tiled: the loss with its logits, or all */
@@ -198,8 +200,9 @@ typedef struct ls_saving {
 } ls_saving;
 
 /*
- * How attention gets at other ranks' blocks: they are put into slots here, or, where ranks can read each other's heaps,
- * read where they lie. That is chosen for each axis of the mesh, and the bits of results do not depend on it.
+ * How a rank gets other ranks' blocks of keys and values: their owners put them into its slots, or, where ranks can
+ * read each other's heaps, it reads them in place. The choice is made for each axis of the mesh; results have the same
+ * bits.
  */
 typedef enum ls_transfers { LS_TRANSFERS_AUTO, LS_TRANSFERS_PUT, LS_TRANSFERS_IN_PLACE } ls_transfers;
 const char *ls_transfers_name(ls_transfers transfers); /* "auto", "put", "in-place" */
@@ -211,9 +214,9 @@ LS_MUST_USE ls_status ls_transfers_parse(const char *name, ls_transfers *out);
 enum { LS_ONE_HOST = INT_MAX };
 
 /*
- * What of a parameter, or of a rank's part of it along tp, is cut over all ranks that have the same part (the axes but
- * tp), so that each holds only its shard; of the rest it holds all (ZeRO: Rajbhandari et al., arXiv 1910.02054). Where
- * one rank has the part, nothing is cut.
+ * What is cut over the ranks that have the same parameter, or the same part of it along tp: each of them holds only its
+ * shard of what is cut, and all of the rest (ZeRO: Rajbhandari et al., arXiv 1910.02054). Where only one rank has the
+ * part, nothing is cut.
  */
 typedef struct ls_shard_mode {
     const char *name;
@@ -249,14 +252,15 @@ typedef struct ls_target {
     ls_mesh mesh;
     int rank;
     /*
-     * Where the mesh has axes of kind stage: each stage has so many parts of the graph (0: one), and `schedule` says
-     * who does what when (NULL: the first of the table).
+     * Where the mesh has axes of kind stage: the number of parts of the graph that each stage has (0: one), and the
+     * order of their work (NULL: the first schedule of the table).
      */
     int stage_chunks;
     const ls_pipeline_schedule *schedule;
     /*
-     * Where it has: each sequence is cut into so many parts of equal length, which go through the stages one after the
-     * other as micro-batches do, backward from the last one (Sun et al., "Seq1F1B", arXiv 2406.03488). 0, 1: none.
+     * With stages: the number of equal parts into which each sequence is cut. They go through the stages one after the
+     * other as micro-batches do, in the backward pass from the last one on (Sun et al., "Seq1F1B", arXiv 2406.03488). 0
+     * or 1: sequences are not cut.
      */
     int slices;
     const char *strategy;        /* of attention: one of ls_strategy_name */

@@ -20,7 +20,7 @@
  *   pairs   Documents apart, those of a pair of answers whole and in one sequence, in the order of the files.
  *   auto    best where some tokens are learnt and others not (conversations, completions), else join.
  *
- * Of a document of more than S + 1 tokens only the beginning may be packed, or nothing (--too-long).
+ * Of a document of more than S + 1 tokens, --too-long cut packs only the beginning, and --too-long drop nothing.
  *
  * The order of the sequences is a pure function of (seed, epoch, index); with `group` also of the lengths of documents
  * in them, so that attention has similarly much to do for all sequences of a step. So any rank can read its part of any
@@ -57,7 +57,7 @@ typedef struct ls_data_options {
     int64_t sequence;              /* S >= 1 */
     uint64_t seed;                 /* of the order */
     bool shuffle;                  /* false: the packer's own order (for evaluation); join: whole windows first */
-    int64_t group;                 /* sequences of a step, which are of similar lengths then; 0: taken by chance */
+    int64_t group;                 /* sequences of a step, which then have similar lengths; 0: random ones */
     const char *pack;              /* "auto", "join", "best", "stream"; NULL: auto */
     /*
      * Of answers: each is scored by the number of its last token that is not `pad` (-1: none), whose label is the only
@@ -104,8 +104,8 @@ bool ls_data_pairs(const ls_data *data);
  */
 bool ls_data_judges(const ls_data *data);
 /*
- * Of data with a `group`: how uneven attention's work is over the replicas that share each step, that of the busiest
- * over the mean; in its order, and in the order by chance. NaN where an epoch has no whole step.
+ * Of data with a `group`: how unevenly attention's work is spread over the replicas of a step (the work of the busiest
+ * over the mean), in the order of the data, and in random order. NaN where an epoch has no whole step.
  */
 LS_MUST_USE ls_status ls_data_balance(const ls_data *data, int64_t micro_batches, int replicas, double *grouped,
                                       double *shuffled);
@@ -118,7 +118,7 @@ int ls_data_teacher(const ls_data *data, double *temperature);
 const char *ls_data_pack(const ls_data *data);
 /* Logs a row for each reason for which something is left out or not learnt, and one for sequences without a label. */
 void ls_data_log_left_out(const ls_data *data);
-/* Logs a table: documents, tokens, learnt tokens, and these rows. */
+/* Logs a table: documents, tokens, learnt tokens, and the rows of ls_data_log_left_out. */
 void ls_data_log_table(const ls_data *data);
 /* If the documents are apart, logs the packer and the share of padding. */
 void ls_data_log_packing(const ls_data *data);
@@ -131,7 +131,7 @@ typedef struct ls_mixed_set {
     const char *name, *path; /* NULL: the only set, of all paths */
     int64_t weight;
     ls_data *data;
-    char *word; /* that name and path lie in */
+    char *word; /* owned; name and path point into it */
 } ls_mixed_set;
 typedef struct ls_mixture {
     int n;
@@ -145,7 +145,7 @@ typedef struct ls_mixture {
  * word that is wrong. *out, which is zeroed before, is to be closed also after an error.
  */
 LS_MUST_USE ls_status ls_mixture_open(const ls_data_options *options, ls_mixture *out);
-/* The number of the set that sequence `index` >= 0 is of. *own: its index there. */
+/* The number of the set that has sequence `index` >= 0. *own: its index in that set. */
 int ls_mixture_find(const ls_mixture *mixture, int64_t index, int64_t *own);
 /* Identifies all documents, and the weights. Of one set it is ls_data_content. */
 uint64_t ls_mixture_content(const ls_mixture *mixture);
@@ -181,8 +181,8 @@ typedef struct ls_sample {
 LS_MUST_USE ls_status ls_data_read(const ls_data *data, int64_t index, const ls_data_part *part, ls_sample *out);
 
 /*
- * For sequences that can only be made whole: the same inputs of one of S inputs. whole->positions NULL: it is one
- * document; otherwise its documents are apart.
+ * For sequences that can only be made whole: copies a part of the whole sequence of S inputs, as ls_data_read would
+ * fill it in. whole->positions NULL: it is one document; otherwise its documents are apart.
  */
 void ls_sample_take(const ls_sample *whole, int64_t S, const ls_data_part *part, ls_sample *out);
 
@@ -199,13 +199,15 @@ LS_MUST_USE ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data
 /* For each input of a sequence, whether its label is a token of an answer: out[S], 0 where the label is ignored. */
 LS_MUST_USE ls_status ls_data_answers(const ls_data *data, int64_t index, uint8_t *out);
 
-/* Of a pair, by its first document: by how much its record says that the wanted answer is better; 0: it does not say.
+/*
+ * By how much the record of a pair, which is named by its first document, says that the wanted answer is better; 0: it
+ * does not say.
  */
 double ls_data_margin(const ls_data *data, int64_t document);
 /* How many pairs have a margin. */
 int64_t ls_data_margins(const ls_data *data);
 
-/* Of an answer to a prompt, which is a document of records that compare: whether it is the one that is wanted. */
+/* Whether a document of records that compare answers is the wanted answer. */
 LS_MUST_USE ls_status ls_data_wanted(const ls_data *data, int64_t document, bool *out);
 
 /*

@@ -1,11 +1,11 @@
 /*
  * kernel: arithmetic on views. contracts.c has the contract of every kernel, registry.c the implementations.
  *
- * Every contract has a reference implementation (ref/: plain C, f32 and f64); faster ones (cpu/) need features of the
- * processor and take its place where those are. A kernel does not know about ranks: it gets views, parameters, a
- * workspace whose size it declared, and the pool on which it may split its work.
- * prepare checks everything that can fail, once, before a program runs. run cannot fail, allocates nothing, and gives
- * the same bits for the same views, parameters and number of threads.
+ * Every contract has a reference implementation (ref/: plain C, f32 and f64). Faster ones (cpu/) need features of the
+ * processor and are preferred on processors that have them. A kernel does not know about ranks: it gets views,
+ * parameters, a workspace whose size it declared, and the pool on which it may split its work. prepare checks
+ * everything that can fail, once, before a program runs. run cannot fail, allocates nothing, and gives the same bits
+ * for the same views, parameters and number of threads.
  */
 #ifndef LS_KERNEL_H
 #define LS_KERNEL_H
@@ -150,28 +150,28 @@ typedef struct ls_kernel {
     ls_status (*prepare)(const ls_kernel_call *call, void **state);
     void (*release)(void *state);
     /*
-     * What it needs for a call that it supports may be missing or fail: a library's way to compute it, memory that the
-     * device has. Where prepare says LS_UNSUPPORTED or LS_FAULT, the next that fits takes the call (ls_kernel_next).
+     * Whether prepare may fail for a call that it supports, as when a library or the device's memory lacks something.
+     * If prepare then returns LS_UNSUPPORTED or LS_FAULT, the next kernel that fits takes the call (ls_kernel_next).
      */
     bool refuses;
     /*
-     * Whether a state that is prepared for one call, or a refusal, serves the other as well, at its own addresses. Both
-     * calls are of the same forms (ls_kernel_same_forms). NULL: it never does.
+     * Whether the state that prepare made for one call, or its refusal, also holds for the other call, whose operands
+     * lie elsewhere. Both have the same forms (ls_kernel_same_forms). NULL: it never does.
      */
     bool (*shares)(const ls_kernel_call *one, const ls_kernel_call *other);
-    /* Where the host executes it. */
+    /* Of a kernel that the host executes. */
     void (*run)(const ls_kernel_call *call, void *state, ls_pool *pool);
     /*
-     * Where a device does: submits the call to a stream (a cudaStream_t), and does not wait. The stream may be one that
-     * is captured into a graph: what is submitted is then executed in each run, and the host's part is not repeated.
-     * LS_FAULT: it refused.
+     * Of one that a device executes: submits the call to a stream (a cudaStream_t), and does not wait. The stream may
+     * be one that is captured into a graph: what is submitted is then executed in each run, and the host's part is not
+     * repeated. LS_FAULT: it refused.
      */
     ls_status (*launch)(const ls_kernel_call *call, void *state, void *stream);
 } ls_kernel;
 
 /*
- * Which row is taken first for calls of a contract and type (choices.c): "attention/bf16=own matmul/f32=cublaslt".
- * Where it does not fit, the registry's order holds. "table": none is.
+ * The row that is preferred for calls of a contract and type (choices.c): "attention/bf16=own matmul/f32=cublaslt". If
+ * it does not support a call, the order of the registry decides. "table": no row is preferred.
  */
 typedef struct ls_kernel_choice {
     ls_kernel_id id;
@@ -211,8 +211,8 @@ LS_MUST_USE ls_status ls_kernel_find_rows(const ls_kernel_request *request, cons
                                           int *n);
 
 /*
- * The one behind `kernel` among all that fit, also several of one name, as ls_kernel_find_rows orders them; the first
- * one if it is none of them. NULL: there is none.
+ * The kernel after `kernel` among all that fit, in the order of ls_kernel_find_rows but with all of each name; the
+ * first of them if `kernel` does not fit. NULL: there is none.
  */
 const ls_kernel *ls_kernel_next(const ls_kernel_request *request, const ls_kernel *kernel);
 
@@ -250,8 +250,8 @@ size_t ls_map_bytes(const ls_map_params *params);
 LS_MUST_USE ls_status ls_map_check(const ls_map_params *params);
 
 /*
- * Elements of the factor M of a map of the linear recurrence, of keys of D elements and a decay of so many a head
- * (contracts.c).
+ * Elements of the factor M of a map of the linear recurrence: keys have D elements, and the decay of a head has `decay`
+ * elements (contracts.c).
  */
 int64_t ls_linear_recurrence_factors(const ls_linear_recurrence_params *params, int64_t D, int64_t decay);
 

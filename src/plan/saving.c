@@ -2,10 +2,10 @@
  * What a candidate must save so that a rank fits into the memory allowed. Each attempt compiles the programs of rank 0
  * and reads their bytes.
  *
- * Tiling the loss costs nearly nothing and is always done; tiling all else is tried where it saves anything else. Then
- * results of the forward pass are made again in the backward pass, as few as will do. On a device with memory of its
- * own they may wait in that of the host instead, and so may what the optimiser keeps: there each way to fit is costed,
- * and the fastest is taken.
+ * Tiling the loss costs nearly nothing and is always done; tiling everything is tried if the rank does not fit, or only
+ * with recompute. Then as few results of the forward pass as possible are computed again in the backward pass. On a
+ * device with memory of its own they may wait in that of the host instead, and so may what the optimiser keeps: there
+ * each way to fit is costed, and the fastest is taken.
  */
 #include "plan/plan_impl.h"
 
@@ -165,7 +165,7 @@ static bool try_way(search *s, const way *w, ls_saving *out) {
 
 enum { MOST_WAYS = 8 };
 
-/* The ways to try, that with nothing but recompute first. Without memory of the device's own nothing is gained. */
+/* The ways to try, recompute alone first. Offload gains nothing where the device computes in memory of the host. */
 static int list_ways(const search *s, way out[MOST_WAYS]) {
     const ls_plan_request *r = s->request;
     const int most = ls_recompute_count(s->job), drop = (int)ls_min(ls_max(r->drop, 0), most);

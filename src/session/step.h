@@ -18,8 +18,8 @@ typedef struct ls_rank {
 } ls_rank;
 
 /*
- * What ls_session_run calls on each rank. `input` is the caller's, and the ranks only read it. `result` is zero at
- * first, and each rank has its own: what rank 0 leaves there comes home, the others' is for nobody. Arrays that are too
+ * What ls_session_run calls on each rank. `input` is the caller's, and the ranks only read it. Each rank has a `result`
+ * of its own, zero at first: the caller gets that of rank 0, and those of the others are dropped. Arrays that are too
  * large for a copy on rank 0 go to the caller's memory in pieces: ls_rank_gather_tensor_home, ls_comm_gather_home.
  */
 typedef ls_status (*ls_rank_work)(ls_rank *rank, const void *input, void *result);
@@ -46,8 +46,8 @@ typedef struct ls_step_numbers {
 LS_MUST_USE ls_status ls_rank_begin_step(const ls_rank *rank, const ls_step_numbers *numbers);
 
 /*
- * Sets the sums of gradients to zero before a step that adds micro-batches to them: where they live between programs
- * and no update has used them up, they hold the last step's. A step of one micro-batch overwrites them.
+ * Sets the sums of gradients to zero before a step of several micro-batches, which adds to them: where they persist and
+ * no update has cleared them, they still hold those of the last step. A step of one micro-batch overwrites them.
  */
 LS_MUST_USE ls_status ls_rank_clear_sums(const ls_rank *rank, int64_t micro_batches);
 
@@ -79,8 +79,8 @@ typedef struct ls_step_sums {
 LS_MUST_USE ls_status ls_rank_read_step(const ls_rank *rank, ls_step_sums *out);
 
 /*
- * Where the parameters have an average, it and they change places: what is evaluated, read or saved then is the
- * average. To be called again before the next step. Collective; does nothing where there is none.
+ * Exchanges the parameters and their average, so that the average is what is evaluated, read or saved. To be called
+ * again before the next step. Collective; does nothing where there is no average.
  */
 LS_MUST_USE ls_status ls_rank_exchange(const ls_rank *rank);
 /* The average begins as the parameters, which are set. Not collective; does nothing where there is none. */

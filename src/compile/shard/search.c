@@ -1,8 +1,8 @@
 /*
- * The choice of options over a graph: node after node, dynamic programming over what has been decided of tensors that
- * are still to be read. Choices that decide the same of these have the same future, so that of them only the cheapest
- * goes on; where more go on than WORK allows for, the cheapest of them do. A graph that branches little (eight nodes, a
- * layer without its gradient) is searched whole; in a long one, as many choices go on as there is time for.
+ * Chooses an option of every node of a graph by dynamic programming, node after node. The state is what has been
+ * decided of the tensors that later nodes read. Of choices with the same state only the cheapest is continued; if more
+ * are left than WORK allows, only the cheapest of these are (a beam search). A graph of few nodes or few branches is
+ * searched completely.
  */
 #include "compile/shard/shard.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    WORK = 1 << 14, /* choices that go on, times nodes */
+    WORK = 1 << 14, /* choices that are continued, times nodes */
     LEAST = 4,
     MOST = 512,
     TOUCHED = 2 * LS_NODE_INPUTS + LS_NODE_OUTPUTS
@@ -58,7 +58,7 @@ void ls_decided_meet(const ls_along *l, int n, ls_decided *d) {
     }
 }
 
-/* A reader has had the tensor made so. */
+/* Notes that a reader wanted the tensor in this placement. */
 static void note_made(const ls_question *q, ls_tensor t, ls_along_placement wanted, ls_decided *d) {
     if (q->along->axis->kind != LS_AXIS_FEATURE || wanted < LS_WHOLE || wanted == d->at[t.id]) return;
     const bool backward = ls_is_backward(q->along->graph, (int)(q->node - q->along->graph->nodes));
@@ -82,7 +82,7 @@ void ls_decided_note(const ls_question *q, ls_spread_option option, ls_decided *
 
 /* --- node by node ------------------------------------------------------------------------------------------------- */
 
-/* No option will do: the input at which the one that goes furthest ends, and what that asks of it. */
+/* The error when no option applies: it names the input that rules out the option which fits the most inputs. */
 static ls_status refuse(const ls_question *q, const ls_decided *d, ls_spread_option nearest, int i) {
     const ls_tensor t = q->node->in[i];
     const ls_along_placement is = d->at[t.id], wanted = ls_option_input(q, nearest, i);
@@ -160,10 +160,10 @@ typedef struct step {
 typedef struct search {
     const ls_along *along;
     int *last; /* by tensor: the last node that asks what it is; -1: none */
-    int width; /* choices that go on */
+    int width; /* most choices that are continued */
     choice *now, *next;
     int n_now;
-    double bound; /* a choice as dear as this, that of node by node, is none: prices only grow */
+    double bound; /* the price node by node: dearer choices are dropped, since prices only grow */
     candidate *candidates;
     step *steps;
     int n_steps;
@@ -190,12 +190,12 @@ static uint64_t hash_of(const ls_decided *d, int t) {
     return mixed(((uint64_t)t << 16 | (uint64_t)(d->at[t] - LS_OPEN_SUM) << 8 | d->made[t]) + 1);
 }
 
-/* That the tensor which was gathered last is there for its readers to come, if it has any. */
+/* Of the tensor that was gathered last, if later nodes read it: they need not gather it again. */
 static uint64_t hash_of_gathered(const search *s, const ls_decided *d, int n) {
     return s->last[d->gathered] > n ? mixed(~(uint64_t)d->gathered) : 0;
 }
 
-/* Tensors of which a node may decide something, each once. */
+/* Lists the tensors whose placements a node may decide, each once. */
 static int touched_by(const ls_along *l, const ls_node *node, int list[TOUCHED]) {
     int n = 0;
     for (int i = 0; i < 2 * node->n_in + node->n_out; i++) {
@@ -208,7 +208,7 @@ static int touched_by(const ls_along *l, const ls_node *node, int list[TOUCHED])
     return n;
 }
 
-/* The candidates that go on from a choice with node n. */
+/* Appends the candidates that continue a choice with an option of node n. */
 static int extend(search *s, const ls_question *q, int n, int from, int n_candidates) {
     const ls_along *l = s->along;
     choice *c = &s->now[from];
@@ -250,7 +250,7 @@ static int by_price(const void *x, const void *y) {
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* The cheapest candidates with node n, of those that decide the same one, become the choices. */
+/* The cheapest candidates become the choices; of those with the same state only the cheapest one. */
 static void go_on(search *s, const ls_question *q, int n, int n_candidates) {
     const ls_along *l = s->along;
     qsort(s->candidates, (size_t)n_candidates, sizeof *s->candidates, by_price);
