@@ -1,14 +1,7 @@
 #!/bin/bash
 # Losses that compare answers: dpo begins at log 2; any ranks, micro-batches and stages give the same losses, and so does a resumed run; pairs are kept
 # whole; what is no pair is refused.
-set -u
-longspan=$1/longspan
-here=$(cd "$(dirname "$0")/.." && pwd)
-. "$here/support/tiny_model.sh"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail() { echo "$1" >&2; tail -3 err >&2; exit 1; }
+. "$(dirname "$0")/../support/cli.sh"
 
 make_tiny_model
 sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 4/' config.json
@@ -29,7 +22,7 @@ RECORDS
 model=(--model config.json)
 lr=3e-3
 job=(--data pairs.jsonl --records preference --seq 96 --batch 8 --threads 1 --ranks-as threads --eval-data others.jsonl --eval-every 3)
-train() { "$longspan" train "${model[@]}" "${job[@]}" --lr "$lr" "$@" >out 2>err || fail "longspan train $*"; }
+train() { "$longspan" train "${model[@]}" "${job[@]}" --lr "$lr" "$@" >out 2>err || fail "longspan train $*: $(tail -3 err)"; }
 losses() { grep -o '"\(loss\|eval_loss\|grad_norm\|reward_margin\)": *[-0-9.e]*' "$1/metrics.jsonl"; }
 # same A B: the numbers of two runs, within a millionth of one.
 same() {
@@ -66,7 +59,7 @@ lr=3e-3
 sed 's/{"prompt": "\(.\)\(.*\)", "chosen": "\(.*\)", "rejected".*/{"prompt": "\1", "completion": "\2\3"}/' others.jsonl >whole.jsonl
 for records in preference completion; do
     [ $records = preference ] && data=others.jsonl || data=whole.jsonl
-    "$longspan" logprobs --model text/model --threads 1 --records $records --data $data --seq 96 --out $records.out >out 2>err || fail "longspan logprobs"
+    "$longspan" logprobs --model text/model --threads 1 --records $records --data $data --seq 96 --out $records.out >out 2>err || fail "longspan logprobs: $(tail -3 err)"
 done
 python3 - <<'CHECK' || fail "orpo learns other tokens: $(grep -o '"eval_loss[^,]*' text/metrics.jsonl answers/metrics.jsonl)"
 import json, math
@@ -100,7 +93,7 @@ grep -q '"eval_loss": 0.693147' still/metrics.jsonl || fail "an evaluation of so
 lr=3e-3
 
 # Their log-probabilities, in the order of the records, are those of the reference; each answer by itself has the same.
-logprobs() { "$longspan" logprobs --model dpo-one/model --threads 1 --ranks-as threads --records "$1" --data "$2" --out "$3" "${@:4}" >out 2>err || fail "longspan logprobs $*"; }
+logprobs() { "$longspan" logprobs --model dpo-one/model --threads 1 --ranks-as threads --records "$1" --data "$2" --out "$3" "${@:4}" >out 2>err || fail "longspan logprobs $*: $(tail -3 err)"; }
 logprobs preference pairs.jsonl one.jsonl --seq 96
 logprobs preference pairs.jsonl four.jsonl --seq 150 --batch 2 --mesh ring=2,dp=2
 python3 - <<'APART'

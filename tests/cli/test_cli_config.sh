@@ -1,15 +1,8 @@
 #!/bin/bash
 # Settings from a file: JSON, YAML and the run.json of an earlier training give the run of the same flags; flags overrule them; what is wrong is refused by
 # file, key and value, and what is left out is said.
-set -u
-longspan=$1/longspan
-here=$(cd "$(dirname "$0")/.." && pwd)
-. "$here/support/tiny_model.sh"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail() { echo "$1" >&2; tail -3 err >&2; exit 1; }
-train() { "$longspan" train "$@" >out 2>err || fail "longspan train $*"; }
+. "$(dirname "$0")/../support/cli.sh"
+train() { "$longspan" train "$@" >out 2>err || fail "longspan train $*: $(tail -3 err)"; }
 losses() { grep -o '"loss": *[0-9.]*' "$1/metrics.jsonl"; }
 
 make_tiny_model
@@ -53,7 +46,7 @@ train --config settings.yaml --out run --steps 2 --lr=1e-3
 grep -qF "settings of settings.yaml: 8; given by flags: lr, steps" err || fail "what flags overrule is not said"
 train --out run --resume --config run/run.json --steps 4
 python3 -c 'import json; o = json.load(open("run/run.json"))["options"]; assert o["steps"] == "4" and o["lr"] == "1e-3" and o["seq"] == "24", o' || fail "options of a resumed run"
-"$longspan" plan --config settings.json --ranks 2 >out 2>err || fail "plan"
+"$longspan" plan --config settings.json --ranks 2 >out 2>err || fail "plan: $(tail -3 err)"
 grep -qF "left out, as they are of train alone: data, lr, steps, keep-best, eval-data, group, save-every, clip, nesterov" err || fail "what plan leaves out is not said"
 grep -q "2 ranks\|ring 2\|dp 2" out || fail "plan has no two ranks"
 

@@ -1,14 +1,7 @@
 #!/bin/bash
 # longspan train on stages of a pipeline: the losses of one rank, packed documents and an evaluation among them, with predicted memory; a run goes on
 # with another number of stages; and what is refused.
-set -u
-longspan=$1/longspan
-here=$(cd "$(dirname "$0")/.." && pwd)
-. "$here/support/tiny_model.sh"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail() { echo "$1" >&2; tail -3 err >&2; exit 1; }
+. "$(dirname "$0")/../support/cli.sh"
 
 make_tiny_model
 sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 4/' config.json
@@ -22,7 +15,7 @@ same() {
     paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '{ d = $2 - $4; if (d < 0) d = -d; n++; if ($1 != $3 || d > 1e-6 * $2) bad = 1 } END { exit bad || n < 6 }' ||
         fail "$1 and $2 differ: $(losses "$1" | tr '\n' ' ') and $(losses "$2" | tr '\n' ' ')"
 }
-train() { "$longspan" train "${job[@]}" "$@" >out 2>err || fail "longspan train $*"; }
+train() { "$longspan" train "${job[@]}" "$@" >out 2>err || fail "longspan train $*: $(tail -3 err)"; }
 
 train --steps 4 --out one --ranks 1
 grep -q '"documents": [2-9]' one/run.json || fail "the text is not of several documents"
@@ -71,6 +64,6 @@ refused "needs stages, which it keeps busy" train "${job[@]}" --steps 1 --out x 
 refused "a sequence of 48 tokens; expected a multiple of 5" train "${job[@]}" --steps 1 --out x --mesh pp=2 --slices 5
 refused "the model can be cut at" train "${job[@]}" --steps 1 --out x --mesh pp=64
 refused "stages add up micro-batches in another order" train --model config.json --data text1.txt --seq 48 --batch 2 --accumulate 2 --steps 1 --out x --mesh pp=2 --sums canonical
-"$longspan" plan --model config.json --seq 48 --batch 8 --accumulate 4 --mesh pp=2 >out 2>err || fail "plan"
+"$longspan" plan --model config.json --seq 48 --batch 8 --accumulate 4 --mesh pp=2 >out 2>err || fail "plan: $(tail -3 err)"
 grep -q "pp 2" out || fail "plan does not name the stages"
 echo ok

@@ -1,14 +1,7 @@
 #!/bin/bash
 # What is not training, on stages of a pipeline: evaluation, generation, recall, gradients and steps of a caller give the numbers of one rank, with tables
 # that are embedding and head at once and without; what is saved and exported there has the same bits.
-set -u
-longspan=$1/longspan
-here=$(cd "$(dirname "$0")/.." && pwd)
-. "$here/support/tiny_model.sh"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-fail() { echo "$1" >&2; tail -3 err >&2; exit 1; }
+. "$(dirname "$0")/../support/cli.sh"
 
 # Weights so large that attention counts.
 make_tiny_model
@@ -20,7 +13,7 @@ run() {
     local more=("${common[@]}")
     [ "$1" = generate ] && more=(--threads 1) # its ranks always are threads
     [ "$1" = checkpoint ] && more=()
-    "$longspan" "$@" "${more[@]}" >out 2>err || fail "longspan $*"
+    "$longspan" "$@" "${more[@]}" >out 2>err || fail "longspan $*: $(tail -3 err)"
 }
 
 python3 - <<'ARRAYS'
@@ -121,7 +114,7 @@ done
 asked() { # the requests, flags: answers go to steps.txt
     local requests=$1
     shift
-    printf '%b' "$requests" | "$longspan" steps --model own.json --batch 4 --seq 24 --documents --dtype f64 "${common[@]}" "$@" >steps.txt 2>err || fail "longspan steps $*"
+    printf '%b' "$requests" | "$longspan" steps --model own.json --batch 4 --seq 24 --documents --dtype f64 "${common[@]}" "$@" >steps.txt 2>err || fail "longspan steps $*: $(tail -3 err)"
 }
 asked 'step 0.01 1 one\nstep 0.01 1 two\n' --ranks 1
 mv steps.txt expected.txt
