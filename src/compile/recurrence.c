@@ -37,6 +37,10 @@ static ls_operand with_states(ls_operand o, int ndim) {
     return o;
 }
 
+static const ls_recurrence_params *kernel_params(const ls_node *node) {
+    return &((const ls_recurrence_node *)node->params)->kernel;
+}
+
 /* One of the node's two kernels on the tokens from .. from + count of its inputs. */
 static ls_kernel_build call_of(const ls_builder *b, const ls_node *node, ls_kernel_id kernel, const ls_operand in[2],
                                int64_t from, int64_t count) {
@@ -44,8 +48,8 @@ static ls_kernel_build call_of(const ls_builder *b, const ls_node *node, ls_kern
     return (ls_kernel_build){.op = ls_contracts[kernel].name,
                              .kernel = kernel,
                              .dtype = b->image->dtype,
-                             .params = node->params,
-                             .params_bytes = node->params_bytes,
+                             .params = kernel_params(node),
+                             .params_bytes = sizeof(ls_recurrence_params),
                              .flops = 2.0 * (double)ls_view_elements(&first.view),
                              .n_in = 2,
                              .in = {first, second},
@@ -56,8 +60,8 @@ static ls_operand make(ls_builder *b, const char *name, int ndim, const int64_t 
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, b->image->accumulator, ndim, size);
 }
 
-/* The rank's maps are exchanged and applied: `states` has the one from which each run begins. */
-static void scan(ls_builder *b, const ls_node *node, const ls_operand in[2], ls_operand states) {
+/* The rank's maps are exchanged and applied: `states` has the one from which each run begins. The maps of its runs. */
+static ls_operand scan(ls_builder *b, const ls_node *node, const ls_operand in[2], ls_operand states) {
     const ls_view *v = &states.view;
     const int64_t K = v->size[2];
     const ls_operand maps = make(b, "maps", 5, (int64_t[]){v->size[0], K + 1, v->size[1], K, v->size[3]});
@@ -75,8 +79,25 @@ static void scan(ls_builder *b, const ls_node *node, const ls_operand in[2], ls_
         ls_build_kernel(b, &call);
         from += runs[i].count;
     }
-    ls_scan s = ls_scan_begin(b, ((const ls_recurrence_params *)node->params)->backwards, maps);
+    ls_scan s = ls_scan_begin(b, kernel_params(node)->backwards, maps);
     ls_scan_finish(b, &s, follow, NULL, states);
+    return maps;
+}
+
+/* The state behind the sequence, on the rank that has its end; zeros on others. */
+static void keep_last(ls_builder *b, const ls_node *node, ls_operand maps, ls_operand states) {
+    const ls_operand last = ls_lower_tensor(b, node->out[LS_RECURRENCE_LAST]);
+    const ls_layout_run *runs;
+    const int n = ls_my_runs(b, &runs);
+    ls_build_fill(b, last);
+    for (int i = 0; i < n; i++) {
+        if (runs[i].first + runs[i].count != b->image->layout.S) continue;
+        const ls_operand state = ls_operand_slice(states, 0, i, 1);
+        ls_build_copy(b, ls_operand_dense(state.buffer, state.offset, state.view.dtype, 3, &state.view.size[1]), last);
+        follow(b, NULL, ls_operand_slice(maps, 0, i, 1), false,
+               ls_operand_dense(last.buffer, last.offset, last.view.dtype, 4,
+                                (int64_t[]){1, last.view.size[0], last.view.size[1], last.view.size[2]}));
+    }
 }
 
 static void lower(ls_builder *b, const ls_program_node *at) {
@@ -87,7 +108,8 @@ static void lower(ls_builder *b, const ls_program_node *at) {
     const ls_operand out = with_states(ls_lower_tensor(b, node->out[0]), 4);
     const ls_view *v = &out.view;
     const ls_operand states = make(b, "states", 4, (int64_t[]){ls_most_runs(b), v->size[0], v->size[2], v->size[3]});
-    scan(b, node, in, states);
+    const ls_operand maps = scan(b, node, in, states);
+    if (((const ls_recurrence_node *)node->params)->has_last) keep_last(b, node, maps, states);
     const ls_layout_run *runs;
     const int n_runs = ls_my_runs(b, &runs);
     int64_t from = 0;
@@ -101,6 +123,26 @@ static void lower(ls_builder *b, const ls_program_node *at) {
     }
 }
 
+/* One token, which all ranks know: its result, rounded, and the state in the type of states. */
+static void lower_next(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
+    const ls_operand in[2] = {with_states(ls_lower_tensor(b, node->in[LS_RECURRENCE_NEXT_GATE]), 5),
+                              with_states(ls_lower_tensor(b, node->in[LS_RECURRENCE_NEXT_X]), 4)};
+    const ls_operand state = ls_lower_kept(b, node, LS_RECURRENCE_NEXT_STATE);
+    const ls_view *v = &state.view;
+    const ls_operand map = make(b, "map", 5, (int64_t[]){1, v->size[1] + 1, v->size[0], v->size[1], v->size[2]});
+    ls_kernel_build call = call_of(b, node, LS_KERNEL_RECURRENCE, in, 0, 1);
+    call.in[call.n_in++] = state;
+    call.out[0] = with_states(ls_lower_tensor(b, node->out[0]), 4);
+    ls_build_kernel(b, &call);
+    call = call_of(b, node, LS_KERNEL_RECURRENCE_MAP, in, 0, 1);
+    call.out[0] = ls_operand_dense(map.buffer, map.offset, map.view.dtype, 4, &map.view.size[1]);
+    ls_build_kernel(b, &call);
+    follow(
+        b, NULL, map, false,
+        ls_operand_dense(state.buffer, state.offset, v->dtype, 4, (int64_t[]){1, v->size[0], v->size[1], v->size[2]}));
+}
+
 /* Which runs stand in front of a rank's depends on where these begin. */
 static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh,
                            const ls_sharding *sharding) {
@@ -108,4 +150,5 @@ static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_
 }
 
 const ls_lowering ls_lowering_recurrence = {.lower = lower, .tells_apart = tells_apart, .ordered = true},
-                  ls_lowering_recurrence_back = {.lower = lower, .tells_apart = tells_apart, .ordered = true};
+                  ls_lowering_recurrence_back = {.lower = lower, .tells_apart = tells_apart, .ordered = true},
+                  ls_lowering_recurrence_next = {.lower = lower_next};

@@ -12,14 +12,15 @@
 struct ls_next {
     const ls_graph *from;
     ls_graph *to;
-    bool one;         /* the part for the new token is being built; otherwise the prefill */
-    ls_tensor *whole; /* by tensor of `from`: its clone in the prefill; LS_NO_TENSOR: none */
-    ls_tensor *map;   /* by tensor of `from`: its clone in the part that is being built */
-    ls_tensor place;  /* the input with the new token's position */
-    ls_tensor behind; /* the input LS_NEXT_BEHIND; LS_NO_TENSOR: nothing has asked for it */
-    ls_tensor *spans; /* by mask of out->mask: the input with its spans */
-    ls_tensor *state; /* by node of `from`: its state; LS_NO_TENSOR: it has none */
-    int node;         /* of `from`, at work */
+    bool one;              /* the part for the new token is being built; otherwise the prefill */
+    ls_tensor *whole;      /* by tensor of `from`: its clone in the prefill; LS_NO_TENSOR: none */
+    ls_tensor *map;        /* by tensor of `from`: its clone in the part that is being built */
+    ls_tensor place;       /* the input with the new token's position */
+    ls_tensor behind;      /* the input LS_NEXT_BEHIND; LS_NO_TENSOR: nothing has asked for it */
+    ls_tensor *spans;      /* by mask of out->mask: the input with its spans */
+    ls_tensor *state;      /* by node of `from`: its state; LS_NO_TENSOR: it has none */
+    int node;              /* of `from`, at work */
+    const bool *continued; /* by node of `from`: whether the part for the new token has it */
     ls_decoding *out;
 };
 
@@ -128,7 +129,8 @@ static void clone_node(ls_next *n, const ls_node *node) {
             *mapped = clone_leaf(n, node->in[i]);
         in[i] = *mapped;
     }
-    const bool by_rule = (n->one ? (void *)node->op->next : (void *)node->op->prefill) != NULL;
+    const bool by_rule =
+        n->one ? node->op->next != NULL : node->op->prefill != NULL && n->continued[node - n->from->nodes];
     if (n->one && !by_rule && node->op->reach != LS_REACH_OWN && !is_whole(n->from, node))
         ls_graph_fail(n->to, refuse(n->from, node));
     if (by_rule && n->one)
@@ -199,6 +201,7 @@ ls_status ls_graph_decode(const ls_graph *from, ls_tensor logits, ls_graph *to, 
     bool *kept = LS_NEW_ARRAY(arena, bool, from->n_tensors);
     ls_next next = {.from = from, .to = to, .whole = LS_NEW_ARRAY(arena, ls_tensor, from->n_tensors), .out = &result};
     next.spans = LS_NEW_ARRAY(arena, ls_tensor, from->n_nodes + 1);
+    next.continued = needed;
     next.state = LS_NEW_ARRAY(arena, ls_tensor, from->n_nodes + 1);
     wanted[logits.id] = true;
     find_needed(from, true, wanted, needed);

@@ -308,8 +308,8 @@ typedef struct ls_op {
         X(cross_entropy), X(scale_rows), X(scale_rows_dw), X(recurrence), X(recurrence_back), X(split), X(join),      \
         X(redistribute), X(map), X(broadcast), X(reduce), X(reduce_max), X(reduce_max_grad), X(permute), X(contract), \
         X(contract_sum), X(linear_recurrence), X(linear_recurrence_unmasked), X(linear_recurrence_grad),              \
-        X(linear_recurrence_next), X(conv_next), X(rnn), X(rnn_grad), X(rnn_biased_grad), X(rnn_next), X(stage_send), \
-        X(stage_expect), X(stage_arrive)
+        X(linear_recurrence_next), X(conv_next), X(shift_next), X(recurrence_next), X(rnn), X(rnn_grad),              \
+        X(rnn_biased_grad), X(rnn_next), X(stage_send), X(stage_expect), X(stage_arrive)
 
 #define LS_OP_ROW(op) ls_op_##op
 extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);
@@ -398,6 +398,18 @@ enum { LS_LINEAR_NEXT_STATE, LS_LINEAR_NEXT_INPUTS };
 /* Of a convolution for one more token: rows of the last tokens [1,width,E], to which it adds its own, x and the weight.
  */
 enum { LS_CONV_NEXT_ROWS, LS_CONV_NEXT_X, LS_CONV_NEXT_WEIGHT };
+/* Of a shift for one more token: rows [1,tokens + 1,E], to which it adds its own, and x [1,1,E]. */
+enum { LS_SHIFT_NEXT_ROWS, LS_SHIFT_NEXT_X };
+/*
+ * Of a recurrence, which may have, behind its result, the state behind the last token, G [1,K,E]; and of one for one
+ * more token, whose inputs are that state, which it changes, the gate and x.
+ */
+typedef struct ls_recurrence_node {
+    ls_recurrence_params kernel;
+    bool has_last;
+} ls_recurrence_node;
+enum { LS_RECURRENCE_LAST = 1 };
+enum { LS_RECURRENCE_NEXT_STATE, LS_RECURRENCE_NEXT_GATE, LS_RECURRENCE_NEXT_X };
 
 /* Operations of one token and head, with keys and values of so many elements. */
 double ls_linear_recurrence_flops(const ls_linear_recurrence_params *params, double D, double E);

@@ -58,6 +58,8 @@ ls_tensor ls_next_spans(ls_next *n, const ls_mask *mask);
 
 /* Input LS_NEXT_BEHIND with so many dimensions, i32[1,S,1..]. */
 ls_tensor ls_prefill_behind(ls_next *n, int ndim);
+/* x [1,S,..], T or G, and 0 for tokens that are not given, whatever it is there: no numbers, perhaps. */
+ls_tensor ls_prefill_given(ls_next *n, ls_tensor x);
 /* Of x T[1,S,E] the last `width` rows that are given, behind zeros where they are fewer: T[1,width,E]. */
 ls_tensor ls_prefill_rows(ls_next *n, ls_tensor x, int64_t width);
 /* x, which may be a sum over ranks of their parts, as each of them keeps it. */

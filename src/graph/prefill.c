@@ -23,12 +23,22 @@ static ls_tensor is_last(ls_next *n, int64_t from_end) {
     return ls_map(ls_next_graph(n), &behind, 1, &(ls_expression){.step = step, .n_steps = LS_COUNT(step)});
 }
 
+ls_tensor ls_prefill_given(ls_next *n, ls_tensor x) {
+    static const ls_map_step step[] = {
+        {LS_MAP_NUMBER, 0, 0, 0, 0}, {LS_MAP_LT, 0, 2, 0, 0}, {LS_MAP_WHERE, 3, 1, 2, 0}};
+    ls_graph *g = ls_next_graph(n);
+    const bool wide = ls_graph_tensor(g, x)->dtype != g->dtype;
+    const ls_tensor in[] = {ls_prefill_behind(n, ls_graph_tensor(g, x)->shape.ndim), x};
+    return ls_map(g, in, 2, &(ls_expression){.step = step, .n_steps = LS_COUNT(step), .wide = wide});
+}
+
 ls_tensor ls_prefill_rows(ls_next *n, ls_tensor x, int64_t width) {
     ls_graph *g = ls_next_graph(n);
     const int64_t E = ls_graph_tensor(g, x)->shape.dim[2].size, size[] = {1, width, E};
     const ls_shape rows = {2, {{width, LS_FACTOR_NONE}, {E, LS_FACTOR_NONE}}};
     ls_tensor *last = LS_NEW_ARRAY(g->arena, ls_tensor, width);
     for (int64_t i = 0; i < width; i++) last[i] = is_last(n, width - 1 - i);
-    const ls_tensor sum = ls_linear_sum(g, ls_concat(g, 2, (int)width, last), x, ls_zeros(g, &rows));
+    const ls_tensor sum =
+        ls_linear_sum(g, ls_concat(g, 2, (int)width, last), ls_prefill_given(n, x), ls_zeros(g, &rows));
     return ls_prefill_kept(g, ls_reshape(g, sum, 3, size), g->dtype);
 }

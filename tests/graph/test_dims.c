@@ -503,7 +503,8 @@ static void test_rows(void **state) {
     const ls_op *const others[] = {
         &ls_op_attention_cached, &ls_op_linear_recurrence_next, &ls_op_conv_next,    &ls_op_redistribute,
         &ls_op_stage_send,       &ls_op_stage_expect,           &ls_op_stage_arrive, &ls_op_rnn_next,
-        &ls_op_linear_blocks,    &ls_op_linear_dx_blocks,       &ls_op_decode};
+        &ls_op_linear_blocks,    &ls_op_linear_dx_blocks,       &ls_op_decode,       &ls_op_shift_next,
+        &ls_op_recurrence_next};
     for (int k = 0; ls_op_at(k) != NULL; k++)
         for (size_t o = 0; o < LS_COUNT(others); o++) seen[k] |= ls_op_at(k) == others[o];
     for (int k = 0; ls_op_at(k) != NULL; k++)

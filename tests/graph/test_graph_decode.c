@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "graph/graph.h"
+#include "longspan/newton.h"
 #include "model/model.h"
 #include "program/program.h"
 #include "run/run.h"
@@ -366,6 +367,46 @@ static void test_cells(void **state) {
     ls_graph_destroy(whole);
 }
 
+/* --- scans -------------------------------------------------------------------------------------------------------- */
+
+/* A shift, a recurrence of numbers and one with matrices of two states, which a shift reads one token later. */
+static ls_tensor scan_layers(ls_graph *g, ls_tensor x) {
+    x = ls_add(g, x, project(g, ls_shift(g, x, 3), "moved", 0, E, E));
+    const ls_tensor gate = ls_softcap(g, project(g, x, "gate", 1, E, E), 0.9);
+    x = ls_add(g, x, ls_recurrence(g, gate, project(g, x, "given", 1, E, E)));
+    const ls_tensor matrices = ls_softcap(g, project(g, x, "matrices", 2, 4 * D, E), 0.4),
+                    h = ls_recurrence(g, ls_reshape(g, matrices, 5, (int64_t[]){1, S, 2, 2, D}),
+                                      ls_split_last(g, project(g, x, "sources", 2, 2 * D, E), 2, D));
+    return ls_add(g, x, project(g, ls_merge_last(g, ls_shift(g, h, 1)), "read", 2, E, 2 * D));
+}
+
+/* Diagonal cells by Newton's method; few steps, so that states of early ones differ. */
+static ls_tensor newton_layer(ls_graph *g, ls_tensor x, ls_rnn_kind kind, int steps) {
+    const ls_rnn_sizes s = ls_rnn_sizes_of(kind);
+    const ls_newton_form form = {.kind = kind, .steps = steps, .bound = 10};
+    const ls_tensor weight = ls_parameter_named(g, 3, (int64_t[]){Hkv, s.numbers, D}, "%d.newton", (int)kind),
+                    in =
+                        ls_split_last(g, project(g, x, "newton.in", (int)kind, Hkv * s.gates * D, E), Hkv, s.gates * D);
+    ls_tensor count;
+    const ls_tensor y = ls_rnn_newton(g, in, weight, &form, &count, NULL);
+    return ls_add(g, x, project(g, ls_merge_last(g, y), "newton.out", (int)kind, E, Hkv * D));
+}
+
+static void test_scans(void **state) {
+    (void)state;
+    enum { STEPS = 2, OF_SCANS = 4, OF_NEWTON = 2 * STEPS + 1 /* a shift to see what has converged */ };
+    ls_graph *whole = ls_graph_create(LS_F64);
+    ls_tensor x =
+        ls_embedding(whole, ls_tokens(whole, "tokens", 1, S), ls_parameter(whole, "table", 2, (int64_t[]){V, E}));
+    x = scan_layers(whole, x);
+    x = newton_layer(whole, x, LS_RNN_DIAGONAL_GRU, STEPS);
+    x = newton_layer(whole, x, LS_RNN_DIAGONAL_LSTM, STEPS);
+    const ls_tensor logits = ls_linear_wide(whole, x, ls_parameter(whole, "head", 2, (int64_t[]){V, E}));
+    play p = {.S = S, .V = V, .prompt = 1};
+    decodes_like_the_whole(&p, "scans", whole, logits, 0, OF_SCANS + 2 * OF_NEWTON, 3);
+    ls_graph_destroy(whole);
+}
+
 /* --- architectures ------------------------------------------------------------------------------------------------ */
 
 /*
@@ -418,9 +459,9 @@ static void test_what_mixes_tokens_is_refused(void **state) {
     ls_graph *whole = ls_graph_create(LS_F32), *graph = ls_graph_create(LS_F32);
     const ls_tensor tokens = ls_tokens(whole, "tokens", 1, S);
     const ls_tensor x = ls_embedding(whole, tokens, ls_parameter(whole, "table", 2, (int64_t[]){V, E}));
-    const ls_tensor logits = ls_named(whole, ls_shift(whole, x, 1), "moved");
+    const ls_tensor logits = ls_named(whole, ls_shift(whole, x, -1), "moved");
     ls_decoding decoding;
-    assert_error(ls_graph_decode(whole, logits, graph, &decoding), LS_UNSUPPORTED, "op shift", "moved");
+    assert_error(ls_graph_decode(whole, logits, graph, &decoding), LS_UNSUPPORTED, "op shift", "later tokens");
     ls_graph_destroy(graph);
     ls_graph_destroy(whole);
 }
@@ -441,6 +482,7 @@ int main(void) {
                                        cmocka_unit_test(test_one_layer),
                                        cmocka_unit_test(test_states),
                                        cmocka_unit_test(test_cells),
+                                       cmocka_unit_test(test_scans),
                                        cmocka_unit_test(test_architectures),
                                        cmocka_unit_test(test_what_mixes_tokens_is_refused),
                                        cmocka_unit_test(test_several_sequences_are_refused)};

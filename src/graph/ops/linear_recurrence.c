@@ -180,15 +180,6 @@ static ls_tensor given(ls_next *n, const ls_shape *values) {
     return shape.dim[2].size == 1 ? is : ls_broadcast_to(g, is, 1U << 2, &shape, g->accumulator);
 }
 
-/* A gate, and 0 for tokens that are not given. */
-static ls_tensor of_given(ls_next *n, ls_tensor gate) {
-    static const ls_map_step step[] = {
-        {LS_MAP_NUMBER, 0, 0, 0, 0}, {LS_MAP_LT, 0, 2, 0, 0}, {LS_MAP_WHERE, 3, 1, 2, 0}};
-    ls_graph *g = ls_next_graph(n);
-    const ls_tensor in[] = {ls_prefill_behind(n, ls_graph_tensor(g, gate)->shape.ndim), gate};
-    return ls_map(g, in, 2, &(ls_expression){.step = step, .n_steps = LS_COUNT(step), .wide = 1});
-}
-
 /* Without decay, and with a beta of 0, tokens behind those that are given leave the state as it is. */
 static ls_tensor recurrence_prefill(ls_next *n, const ls_node *node, ls_tensor *state) {
     ls_graph *g = ls_next_graph(n);
@@ -197,8 +188,8 @@ static ls_tensor recurrence_prefill(ls_next *n, const ls_node *node, ls_tensor *
     ls_tensor in[LS_NODE_INPUTS];
     int n_in = LS_LINEAR_OPTIONS;
     for (int i = 0; i < LS_LINEAR_OPTIONS; i++) in[i] = ls_next_tensor(n, node->in[i]);
-    if (o.decay >= 0) in[n_in++] = of_given(n, ls_next_tensor(n, node->in[o.decay]));
-    in[n_in++] = o.beta >= 0 ? of_given(n, ls_next_tensor(n, node->in[o.beta]))
+    if (o.decay >= 0) in[n_in++] = ls_prefill_given(n, ls_next_tensor(n, node->in[o.decay]));
+    in[n_in++] = o.beta >= 0 ? ls_prefill_given(n, ls_next_tensor(n, node->in[o.beta]))
                              : given(n, &ls_graph_tensor(g, in[LS_LINEAR_V])->shape);
     if (o.places >= 0) in[n_in++] = ls_next_tensor(n, node->in[o.places]);
     params.has_beta = params.has_last = true;

@@ -1,4 +1,6 @@
-/* A convolution for one more token: rows of the last tokens move up by one, and its own comes behind them. */
+/*
+ * A convolution and a shift for one more token: rows of the last tokens move up by one, and its own comes behind them.
+ */
 #include "compile/compile_impl.h"
 
 static ls_operand rows_of(ls_operand rows, int64_t first, int64_t count) {
@@ -13,11 +15,22 @@ static void move_up(ls_builder *b, ls_operand rows) {
     ls_build_copy(b, later, rows_of(rows, 0, size[1]));
 }
 
-static void lower(ls_builder *b, const ls_program_node *at) {
+static void add_row(ls_builder *b, ls_operand rows, ls_operand x) {
+    move_up(b, rows);
+    ls_build_copy(b, x, rows_of(rows, rows.view.size[1] - 1, 1));
+}
+
+static void lower_shift(ls_builder *b, const ls_program_node *at) {
+    const ls_node *node = ls_graph_node(b, at);
+    const ls_operand rows = ls_lower_kept(b, node, LS_SHIFT_NEXT_ROWS);
+    add_row(b, rows, ls_lower_tensor(b, node->in[LS_SHIFT_NEXT_X]));
+    ls_build_copy(b, rows_of(rows, 0, 1), ls_lower_tensor(b, node->out[0]));
+}
+
+static void lower_conv(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     const ls_operand rows = ls_lower_kept(b, node, LS_CONV_NEXT_ROWS), y = ls_lower_tensor(b, node->out[0]);
-    move_up(b, rows);
-    ls_build_copy(b, ls_lower_tensor(b, node->in[LS_CONV_NEXT_X]), rows_of(rows, rows.view.size[1] - 1, 1));
+    add_row(b, rows, ls_lower_tensor(b, node->in[LS_CONV_NEXT_X]));
     ls_build_kernel(b, &(ls_kernel_build){.op = node->op->name,
                                           .kernel = LS_KERNEL_CONV,
                                           .dtype = b->image->dtype,
@@ -31,4 +44,4 @@ static void lower(ls_builder *b, const ls_program_node *at) {
                                           .out = {y}});
 }
 
-const ls_lowering ls_lowering_conv_next = {.lower = lower};
+const ls_lowering ls_lowering_conv_next = {.lower = lower_conv}, ls_lowering_shift_next = {.lower = lower_shift};
