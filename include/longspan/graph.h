@@ -241,13 +241,15 @@ ls_tensor ls_topk(ls_graph *graph, ls_tensor x, int64_t k, ls_tensor *ids);
 ls_tensor ls_shift(ls_graph *graph, ls_tensor x, int64_t tokens);
 ls_tensor ls_conv(ls_graph *graph, ls_tensor x, ls_tensor weight);
 /*
- * The same within the documents of a sequence, or with rows of the weight in the opposite order. reach: by
+ * The same within the documents of a sequence, with rows of the weight in the opposite order, a bias, silu. reach: by
  * ls_conv_reach, of the positions i32[B,S] of tokens in their documents, for weights of that width, 1 to LS_CONV_WIDTH;
  * all convolutions of that width may share it. LS_NO_TENSOR: the sequence is one document.
  */
 typedef struct ls_conv_form {
     ls_tensor reach;
     bool last_first; /* the last row of the weight is that of the token itself */
+    ls_tensor bias;  /* T[E], which is added; LS_NO_TENSOR: none */
+    bool silu;       /* results go through silu, in the same pass and without keeping what it reads */
 } ls_conv_form;
 enum { LS_CONV_WIDTH = 7 };
 ls_tensor ls_conv_reach(ls_graph *graph, ls_tensor positions, int width);

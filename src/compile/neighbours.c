@@ -108,4 +108,5 @@ static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_
 
 const ls_lowering ls_lowering_shift = {.lower = lower, .tells_apart = tells_apart, .ordered = true},
                   ls_lowering_conv = {.lower = lower, .tells_apart = tells_apart, .ordered = true},
+                  ls_lowering_conv_silu_grad = {.lower = lower, .tells_apart = tells_apart, .ordered = true},
                   ls_lowering_conv_dw = {.lower = lower, .tells_apart = tells_apart, .ordered = true};

@@ -303,13 +303,14 @@ typedef struct ls_op {
         X(layernorm_grad), X(swiglu), X(swiglu_grad), X(activation), X(activation_grad), X(add), X(mul), X(scale),   \
         X(cast), X(reshape), X(cross_entropy_grad), X(sum), X(zeros), X(accumulate), X(softmax), X(softmax_grad),    \
         X(take_along), X(take_along_grad), X(topk), X(noise)
-#define LS_LOWERED_OPS(X)                                                                                             \
-    X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv), X(conv_dw),      \
-        X(cross_entropy), X(scale_rows), X(scale_rows_dw), X(recurrence), X(recurrence_back), X(split), X(join),      \
-        X(redistribute), X(map), X(broadcast), X(reduce), X(reduce_max), X(reduce_max_grad), X(permute), X(contract), \
-        X(contract_sum), X(linear_recurrence), X(linear_recurrence_unmasked), X(linear_recurrence_grad),              \
-        X(linear_recurrence_next), X(conv_next), X(shift_next), X(recurrence_next), X(rnn), X(rnn_grad),              \
-        X(rnn_biased_grad), X(rnn_next), X(stage_send), X(stage_expect), X(stage_arrive)
+#define LS_LOWERED_OPS(X)                                                                                       \
+    X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv),            \
+        X(conv_silu_grad), X(conv_dw), X(cross_entropy), X(scale_rows), X(scale_rows_dw), X(recurrence),        \
+        X(recurrence_back), X(split), X(join), X(redistribute), X(map), X(broadcast), X(reduce), X(reduce_max), \
+        X(reduce_max_grad), X(permute), X(contract), X(contract_sum), X(linear_recurrence),                     \
+        X(linear_recurrence_unmasked), X(linear_recurrence_grad), X(linear_recurrence_next), X(conv_next),      \
+        X(shift_next), X(recurrence_next), X(rnn), X(rnn_grad), X(rnn_biased_grad), X(rnn_next), X(stage_send), \
+        X(stage_expect), X(stage_arrive)
 
 #define LS_OP_ROW(op) ls_op_##op
 extern const ls_op LS_CALLED_OPS(LS_OP_ROW), LS_LOWERED_OPS(LS_OP_ROW);

@@ -12,7 +12,10 @@ ls_status ls_check_activation(const ls_kernel_call *call) {
     return ls_ok();
 }
 
-static ls_status check_taps(const char *name, int64_t in, int64_t out, int64_t taps, const ls_view *reach) {
+/* Calls whose operand `reach` and whose weight, or its gradient, are these. */
+static ls_status check_taps(const char *name, const ls_kernel_call *call, int64_t out, const ls_view *weight,
+                            const ls_view *reach) {
+    const int64_t in = call->in[0].size[1], taps = ls_conv_taps(call->params, weight->size[0]);
     if (reach->size[2] != 0 && reach->size[2] != 2)
         return ls_error(LS_INVALID, "kernel %s: reach is %s, expected a last size of 0 or 2", name,
                         ls_kernel_view_text(reach).text);
@@ -22,7 +25,11 @@ static ls_status check_taps(const char *name, int64_t in, int64_t out, int64_t t
 }
 
 ls_status ls_check_conv(const ls_kernel_call *call) {
-    return check_taps("conv", call->in[0].size[1], call->out[0].size[1], call->in[1].size[0], &call->in[2]);
+    return check_taps("conv", call, call->out[0].size[1], &call->in[1], &call->in[2]);
+}
+
+ls_status ls_check_conv_silu_grad(const ls_kernel_call *call) {
+    return check_taps("conv_silu_grad", call, call->out[0].size[1], &call->in[1], &call->in[3]);
 }
 
 ls_status ls_check_deal_rows(const ls_kernel_call *call) {
@@ -33,7 +40,7 @@ ls_status ls_check_deal_rows(const ls_kernel_call *call) {
 }
 
 ls_status ls_check_conv_dw(const ls_kernel_call *call) {
-    return check_taps("conv_dw", call->in[0].size[1], call->in[1].size[1], call->out[0].size[0], &call->in[2]);
+    return check_taps("conv_dw", call, call->in[1].size[1], &call->out[0], &call->in[2]);
 }
 
 ls_status ls_check_matmul(const ls_kernel_call *call) {

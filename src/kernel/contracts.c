@@ -171,19 +171,24 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                    .sample = {"xx", "x", false, &gelu}},
     /*
      * y[i] = sum over t of weight[t] * x[i + W-1 - t], or of weight[t] * x[i + t] if params.ahead; M = N + W-1. reach
-     * has last size 0, or 2: then t goes to reach[i,0] at most, or to reach[i,1] if params.ahead. The weight of t is in
-     * row W-1 - t if params.last_first; so it is for conv_dw.
+     * has last size 0, or 2: then t <= reach[i,0], or reach[i,1] if params.ahead. The weight of t is in row W-1 - t if
+     * params.last_first. R = W + params.biased: a last row is added, unless params.ahead. Then silu, if params.silu.
      */
     [LS_KERNEL_CONV] = {.name = "conv",
-                        .in = "x ~T[B,M,E] weight T[W,E] reach ~T[B,N,X]",
+                        .in = "x ~T[B,M,E] weight T[R,E] reach ~T[B,N,X]",
                         .out = "y ~T[B,N,E]",
                         .params = true,
                         .check = ls_check_conv},
-    /* dweight[t] += sum over i of dy[i] * x[i + W-1 - t], or of dy[i] * x[i + t] if params.ahead; of i that t reaches.
-     */
+    /* dz = dy times the slope of silu at z, which is what conv computes of the first operands without silu. */
+    [LS_KERNEL_CONV_SILU_GRAD] = {.name = "conv_silu_grad",
+                                  .in = "x ~T[B,M,E] weight T[R,E] dy ~T[B,N,E] reach ~T[B,N,X]",
+                                  .out = "dz ~T[B,N,E]",
+                                  .params = true,
+                                  .check = ls_check_conv_silu_grad},
+    /* dweight[t] += sum of dy[i] times the x that conv takes for it, over i that t reaches; a bias: of dy[i]. */
     [LS_KERNEL_CONV_DW] = {.name = "conv_dw",
                            .in = "x ~T[B,M,E] dy ~T[B,N,E] reach ~T[B,N,X]",
-                           .out = "dweight G[W,E]",
+                           .out = "dweight G[R,E]",
                            .params = true,
                            .check = ls_check_conv_dw,
                            .reads = RESULT(0)},

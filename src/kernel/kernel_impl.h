@@ -31,6 +31,7 @@ static inline const ls_kernel *ls_kernel_choose(const ls_kernel *const *const *t
 /* What the rows of contracts.c say in `check` (contract_checks.c). */
 ls_status ls_check_activation(const ls_kernel_call *call);
 ls_status ls_check_conv(const ls_kernel_call *call);
+ls_status ls_check_conv_silu_grad(const ls_kernel_call *call);
 ls_status ls_check_conv_dw(const ls_kernel_call *call);
 ls_status ls_check_deal_rows(const ls_kernel_call *call);
 ls_status ls_check_matmul(const ls_kernel_call *call);

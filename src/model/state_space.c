@@ -15,15 +15,18 @@ static ls_tensor parameter_of(const ls_layer *b, const char *block, const char *
     return ls_layer_parameter(b, what, ndim, size);
 }
 
-/* Files have a weight [channels,1,width], whose last tap is that of the token itself. */
+/*
+ * Files have a weight [channels,1,width], whose last tap is that of the token itself. A bias is added by a map, with
+ * silu, since canonical sums have no order for a weight that a bias is joined to.
+ */
 ls_tensor ls_layer_convolve(const ls_layer *b, ls_tensor x, const char *block, int64_t channels, bool biased) {
     ls_graph *g = b->g;
     const int64_t W = b->config->state.width;
     const ls_tensor weight = parameter_of(b, block, "conv1d.weight", 3, (int64_t[]){channels, 1, W});
     const ls_tensor taps = ls_permute_dims(g, ls_reshape(g, weight, 2, (int64_t[]){channels, W}), (int[]){1, 0});
-    const ls_conv_form form = {.reach = b->reach, .last_first = true};
+    const ls_conv_form form = {.reach = b->reach, .last_first = true, .silu = !biased};
     const ls_tensor y = ls_conv_within(g, x, taps, &form);
-    if (!biased) return ls_silu(g, y);
+    if (!biased) return y;
     const ls_tensor in[] = {y, parameter_of(b, block, "conv1d.bias", 1, &channels)};
     const ls_map_step steps[] = {
         {.code = LS_MAP_ADD, .a = 0, .b = 1}, {.code = LS_MAP_SIGMOID, .a = 2}, {.code = LS_MAP_MUL, .a = 2, .b = 3}};

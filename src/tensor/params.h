@@ -134,7 +134,12 @@ typedef struct ls_rnn_params {
 typedef struct ls_conv_params {
     bool ahead;      /* the taps read later tokens instead of earlier ones, for the gradient */
     bool last_first; /* rows of the weight are taps in the opposite order: the last one is that of the token itself */
+    bool biased;     /* behind the taps the weight has one more row, which is added; not of those ahead */
+    bool silu;       /* results go through x·sigmoid(x) */
 } ls_conv_params;
+
+/* Of `rows` of a weight those that are taps. */
+static inline int64_t ls_conv_taps(const ls_conv_params *params, int64_t rows) { return rows - params->biased; }
 
 /*
  * What the spans of a call of attention come to, where its maker knows that of all its queries: with i and j counted

@@ -157,8 +157,8 @@ static ls_tensor gates(ls_graph *g, ls_tensor x, const char *name, int64_t n, do
 /* As files have it, [channels,1,width]: the taps are its elements in other places. */
 static ls_tensor convolved(ls_graph *g, ls_tensor x, const char *name, ls_tensor reach) {
     const ls_tensor file = ls_reshape(g, weight(g, name, 3, (int64_t[]){E, 1, WIDTH}), 2, (int64_t[]){E, WIDTH});
-    const ls_conv_form within = {.reach = reach, .last_first = true};
-    return ls_silu(g, ls_conv_within(g, x, ls_permute_dims(g, file, (int[]){1, 0}), &within));
+    const ls_conv_form within = {.reach = reach, .last_first = true, .silu = true};
+    return ls_conv_within(g, x, ls_permute_dims(g, file, (int[]){1, 0}), &within);
 }
 
 /* Heads of keys are shared by two of values, which are of another size. */

@@ -80,7 +80,8 @@ static ls_tensor shift_kinds(ls_graph *g) {
 static ls_tensor convolved(ls_graph *g, int64_t width) {
     ls_tensor tokens, x = embedded(g, &tokens);
     x = ls_conv(g, x, matrix(g, "taps 1", width, E));
-    return loss_of(g, tokens, ls_conv(g, ls_silu(g, x), ls_scale(g, matrix(g, "taps 2", 2, E), 0.5)));
+    const ls_conv_form form = {.silu = true, .bias = ls_parameter(g, "bias", 1, (int64_t[]){E})};
+    return loss_of(g, tokens, ls_conv_within(g, ls_silu(g, x), ls_scale(g, matrix(g, "taps 2", 2, E), 0.5), &form));
 }
 static ls_tensor conv_one(ls_graph *g) { return convolved(g, 1); }
 static ls_tensor conv_four(ls_graph *g) { return convolved(g, 4); }

@@ -303,13 +303,16 @@ static ls_tensor gates(ls_graph *g, ls_tensor x, const char *name, int layer, in
     return elements > 1 ? ls_split_last(g, gate, STATE_H, elements) : gate;
 }
 
-/* A convolution, then a state: layers of each kind of decay, with and without beta, of both updates. */
+/* A convolution, with silu in it or behind it, then a state: layers of each kind of decay, with and without beta, of
+ * both updates. */
 static ls_tensor remember(ls_graph *g, ls_tensor x, ls_tensor positions, int layer) {
     const int width = layer == 1 ? 11 : 1 + layer; /* more than some ranks have of tokens */
-    const ls_conv_form form = {.last_first = layer % 2 != 0,
-                               .reach = layer % 3 == 0 ? ls_conv_reach(g, positions, width) : LS_NO_TENSOR};
+    ls_conv_form form = {.last_first = layer % 2 != 0,
+                         .reach = layer % 3 == 0 ? ls_conv_reach(g, positions, width) : LS_NO_TENSOR,
+                         .silu = layer % 2 != 0};
+    if (layer > 2) form.bias = ls_parameter_named(g, 1, (int64_t[]){E}, "%d.conv.bias", layer);
     const ls_tensor taps = ls_parameter_named(g, 2, (int64_t[]){width, E}, "%d.taps", layer),
-                    y = ls_silu(g, ls_conv_within(g, x, taps, &form));
+                    z = ls_conv_within(g, x, taps, &form), y = form.silu ? z : ls_silu(g, z);
     ls_linear_state rule = {.delta = layer % 2 != 0};
     if (layer % 3 != 0) rule.decay = gates(g, y, "decay", layer, layer % 3 == 1 ? 1 : D, -0.5);
     if (rule.delta || layer == 2) rule.beta = gates(g, y, "beta", layer, 1, 1);

@@ -155,7 +155,25 @@ static void test_conv(void **state) {
     close_to(y[0], 2 + 0.5, 0);
     close_to(y[2], 3, 0);
     close_to(y[3], 30, 0);
-    double dy[6] = {1, 0, 0, 1, 0, 0};
+    double biased[6] = {1, 1, 0.5, -1, 3, 4};
+    const double z = 10 + 4; /* of one tap */
+    ls_conv_params with_silu = {.biased = true, .silu = true};
+    within.in[1] = VIEW(biased, LS_F64, 3, 2);
+    within.params = &with_silu;
+    reach[0] = 0;
+    x[3] = 10;
+    ref("conv", LS_F64, within);
+    close_to(y[1], z / (1 + exp(-z)), 1e-15);
+    double dy[6] = {1, 2, 0, 1, 0, 0}, dz[6];
+    ls_kernel_call back = within;
+    back.n_in = 4;
+    back.in[3] = within.in[2];
+    back.in[2] = VIEW(dy, LS_F64, 1, 3, 2);
+    back.out[0] = VIEW(dz, LS_F64, 1, 3, 2);
+    ref("conv_silu_grad", LS_F64, back);
+    close_to(dz[1], 2 * (1 + z * exp(-z) / (1 + exp(-z))) / (1 + exp(-z)), 1e-14);
+    x[3] = 20;
+    dy[1] = 0;
     ref("conv_dw", LS_F64,
         (ls_kernel_call){.n_in = 3,
                          .n_out = 1,

@@ -256,21 +256,21 @@ static void activations(visit_example visit) {
 }
 
 static void convolutions(visit_example visit) {
-    static const int64_t shapes[][4] = {{1, 1, 1, 1}, {2, 5, 3, 7}, {1, 130, 4, 33}, {2, 300, 2, 64}};
+    static const int64_t shapes[][4] = {{1, 1, 1, 1}, {2, 5, 3, 7}, {1, 130, 4, 33}, {2, 300, 2, 64}, {1, 70, 6, 40}};
     for (size_t s = 0; s < LS_COUNT(shapes); s++) {
-        const int64_t B = shapes[s][0], n = shapes[s][1], W = shapes[s][2], E = shapes[s][3];
-        const operand x = {'T', NORMAL, 3, {B, n + W - 1, E}, 0}, weight = {'T', NORMAL, 2, {W, E}, 0};
+        const int64_t B = shapes[s][0], n = shapes[s][1], W = shapes[s][2], E = shapes[s][3], R = W + (s > 1);
+        const operand x = {'T', NORMAL, 3, {B, n + W - 1, E}, 0}, weight = {'T', NORMAL, 2, {R, E}, 0};
         const operand y = {'T', POISON, 3, {B, n, E}, 0}, dy = {'T', NORMAL, 3, {B, n, E}, 0};
-        const operand dweight = {'G', NORMAL, 2, {W, E}, 0}, apart = {'t', NORMAL, 3, {B, n + W - 1, E}, 0};
+        const operand dweight = {'G', NORMAL, 2, {R, E}, 0}, apart = {'t', NORMAL, 3, {B, n + W - 1, E}, 0};
         const operand y_apart = {'t', POISON, 3, {B, n, E}, 0}, dy_apart = {'t', NORMAL, 3, {B, n, E}, 0};
         const operand all = {'T', NORMAL, 3, {B, n, 0}, 0}, reach = {'T', RATES, 3, {B, n, 2}, 0};
-        for (int ahead = 0; ahead < 2; ahead++) {
-            const ls_conv_params params = {.ahead = ahead != 0, .last_first = s % 2 != 0};
+        for (int form = 0; form < 3; form++) {
+            const ls_conv_params params = {.ahead = form == 1, .last_first = s % 2, .biased = s > 1, .silu = form == 2};
             const example examples[] = {
                 {"conv", &params, 3, 1, {x, weight, all}, {y}},
-                {"conv", &params, 3, 1, {x, weight, reach}, {y}},
-                {"conv", &params, 3, 1, {apart, weight, all}, {y_apart}},
-                {"conv_dw", &params, 3, 1, {x, dy, reach}, {dweight}},
+                {"conv", &params, 3, 1, {apart, weight, reach}, {y_apart}},
+                {"conv_silu_grad", &params, 4, 1, {x, weight, dy, all}, {y}},
+                {"conv_silu_grad", &params, 4, 1, {apart, weight, dy_apart, reach}, {y_apart}},
                 {"conv_dw", &params, 3, 1, {x, dy, all}, {dweight}},
                 {"conv_dw", &params, 3, 1, {apart, dy_apart, reach}, {dweight}},
             };

@@ -48,7 +48,9 @@ static ls_tensor layer_of(ls_graph *g, const form *f, ls_tensor places, ls_tenso
     if (f->documents) {
         const ls_tensor taps = ls_parameter_named(g, 2, (int64_t[]){WIDTH, EMBEDDING}, "taps %d", layer);
         rule.places = places;
-        x = ls_silu(g, ls_conv_within(g, x, taps, &(ls_conv_form){.reach = reach, .last_first = layer > 0}));
+        const ls_tensor y =
+            ls_conv_within(g, x, taps, &(ls_conv_form){.reach = reach, .last_first = layer > 0, .silu = layer > 0});
+        x = layer > 0 ? y : ls_silu(g, y);
     }
     const ls_tensor q = heads(g, x, layer, "q", f->K, f->D, 1), k = heads(g, x, layer, "k", f->K, f->D, 0.4),
                     v = heads(g, x, layer, "v", f->H, f->E, 1);

@@ -102,6 +102,20 @@ static ls_tensor build_conv(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
 static ls_tensor build_conv_within(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     return ls_conv_within(g, x[0], x[1], &(ls_conv_form){.reach = ls_conv_reach(g, tokens, 2), .last_first = true});
 }
+static ls_tensor build_conv_silu(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    return ls_conv_within(
+        g, x[0], x[1],
+        &(ls_conv_form){.reach = ls_conv_reach(g, tokens, 2), .last_first = true, .bias = x[2], .silu = true});
+}
+/* Of one tap. */
+static ls_tensor build_product_silu(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_conv_within(g, x[0], x[1], &(ls_conv_form){.bias = x[2], .silu = true});
+}
+static ls_tensor build_conv_only_silu(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_conv_within(g, x[0], x[1], &(ls_conv_form){.silu = true});
+}
 static ls_tensor build_recurrence(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
     return ls_recurrence(g, x[0], x[1]);
@@ -396,6 +410,9 @@ const op_case op_cases[] = {
     {"shift", 1, {BY({3, 0})}, build_shift_back},
     {"conv", 2, {BY({4, 0}), PLAIN({3, 0}, {4, 0})}, build_conv},
     {"conv", 2, {BY({4, 0}), PLAIN({2, 0}, {4, 0})}, build_conv_within},
+    {"conv", 3, {BY({4, 0}), PLAIN({2, 0}, {4, 0}), PLAIN({4, 0})}, build_conv_silu},
+    {"map", 3, {BY({4, 0}), PLAIN({1, 0}, {4, 0}), PLAIN({4, 0})}, build_product_silu},
+    {"conv", 2, {BY({4, 0}), PLAIN({3, 0}, {4, 0})}, build_conv_only_silu},
     {"recurrence", 2, {BY({3, 0}), BY({3, 0})}, build_recurrence},
     {"recurrence", 2, {BY({2, 0}, {2, 0}, {3, 0}), BY({2, 0}, {3, 0})}, build_recurrence},
 #define KEYS_AND_VALUES BY({2, 0}, {2, 0}), BY({2, 0}, {2, 0}), BY({2, 0}, {1, 0})

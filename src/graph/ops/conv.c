@@ -1,7 +1,8 @@
 /*
  * conv: a causal depth-wise convolution along the sequence, y[i,e] = sum over t of weight[t,e]·x[i-t,e]. The first
  * tokens of a rank need the last tokens of its neighbour (compile/redistribute/halo.c). The gradient with respect to x
- * is the same convolution in the other direction.
+ * is the same convolution in the other direction. A bias is one more row of the weight. Results may go through silu in
+ * the same pass; then what silu has read is not kept, but computed again for the gradient (conv_silu_grad).
  *
  * Documents in a sequence do not see each other where a node has the reach of its tokens (ls_conv_reach): how many
  * tokens of its document each has before it and, for the gradient, behind it.
@@ -24,9 +25,19 @@ static ls_status conv_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
         dim[1].factor != LS_FACTOR_SEQUENCE || dim[2].factor != LS_FACTOR_NONE)
         return ls_op_input_error(g, node, 0, "%s[B,S,E] with the batch and the sequence first",
                                  ls_dtype_name(g->dtype));
-    if (w->dtype != g->dtype || w->shape.ndim != 2 || w->shape.dim[1].size != dim[2].size)
+    const bool biased = ((const ls_conv_params *)node->params)->biased;
+    if (w->dtype != g->dtype || w->shape.ndim != 2 || w->shape.dim[0].size <= biased ||
+        w->shape.dim[1].size != dim[2].size)
         return ls_op_input_error(g, node, 1, "a weight [width,%lld]", (long long)dim[2].size);
     if (node->n_in > 2) LS_TRY(check_reach(g, node, 2));
+    out->dtype = x->dtype;
+    out->shape = x->shape;
+    return ls_ok();
+}
+
+/* That of x, which a node of conv has accepted; the reach may come behind. */
+static ls_status silu_grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
+    const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]);
     out->dtype = x->dtype;
     out->shape = x->shape;
     return ls_ok();
@@ -40,25 +51,36 @@ static ls_status dw_shape(const ls_graph *g, const ls_node *node, ls_tensor_info
     return ls_ok();
 }
 
-/* width: taps. */
+static int64_t width_of(const ls_graph *g, const ls_node *node, ls_tensor weight) {
+    return ls_conv_taps(node->params, ls_graph_tensor(g, weight)->shape.dim[0].size);
+}
+
 static ls_neighbours neighbours(const ls_node *node, int64_t width) {
     const ls_conv_params *params = node->params;
     return params->ahead ? (ls_neighbours){.after = width - 1} : (ls_neighbours){.before = width - 1};
 }
 
 static ls_neighbours conv_neighbours(const ls_graph *g, const ls_node *node) {
-    return neighbours(node, ls_graph_tensor(g, node->in[1])->shape.dim[0].size);
+    return neighbours(node, width_of(g, node, node->in[1]));
 }
 
 /* The gradient of the weight reads the same tokens of x; input 2 is the sum that it adds to. */
 static ls_neighbours dw_neighbours(const ls_graph *g, const ls_node *node) {
-    return neighbours(node, ls_graph_tensor(g, node->in[2])->shape.dim[0].size);
+    return neighbours(node, width_of(g, node, node->in[2]));
 }
 
 static void conv_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
-    const ls_conv_params *params = node->params, back = {.ahead = !params->ahead, .last_first = params->last_first};
-    const ls_tensor dy = ls_gradient_out(d, 0);
+    const ls_conv_params *params = node->params;
+    ls_conv_params back = *params;
+    back.ahead = !params->ahead;
+    back.silu = false;
+    ls_tensor dy = ls_gradient_out(d, 0);
+    if (!ls_gradient_wanted(d, 0) && !ls_gradient_wanted(d, 1)) return;
+    if (params->silu) {
+        const ls_tensor in[] = {node->in[0], node->in[1], dy, node->in[2]};
+        dy = ls_graph_add(g, &ls_op_conv_silu_grad, params, sizeof *params, in, node->n_in + 1, -1);
+    }
     if (ls_gradient_wanted(d, 0)) {
         const ls_tensor in[] = {dy, node->in[1], node->in[2]};
         ls_gradient_add(d, 0, ls_graph_add(g, &ls_op_conv, &back, sizeof back, in, node->n_in, -1));
@@ -83,11 +105,16 @@ static double dw_flops(const ls_view *in, const ls_view *out, const void *params
     return 2.0 * (double)out->size[0] * (double)ls_view_elements(&in[1]);
 }
 
+static double silu_grad_flops(const ls_view *in, const ls_view *out, const void *params) {
+    enum { SLOPE = 12 }; /* as of an activation */
+    return conv_flops(in, out, params) + SLOPE * (double)ls_view_elements(out);
+}
+
 static ls_tensor conv_prefill(ls_next *n, const ls_node *node, ls_tensor *state) {
     ls_graph *g = ls_next_graph(n);
     ls_tensor in[LS_NODE_INPUTS] = {{0}};
     for (int i = 0; i < node->n_in; i++) in[i] = ls_next_tensor(n, node->in[i]);
-    *state = ls_prefill_rows(n, in[0], ls_graph_tensor(g, in[1])->shape.dim[0].size);
+    *state = ls_prefill_rows(n, in[0], width_of(g, node, in[1]));
     return ls_graph_add(g, node->op, node->params, node->params_bytes, in, node->n_in, -1);
 }
 
@@ -131,7 +158,19 @@ const ls_op ls_op_conv_next = {.name = "conv_next",
                                .n_out = 2,
                                .in_place = {0, 1 + LS_CONV_NEXT_ROWS},
                                .shape = next_shape,
-                               .dims = "ATc,ABc,Tc>ABc,ATc"};
+                               .dims = "ATc,ABc,Uc>ABc,ATc"};
+
+/* Of x, the weight and the gradient of the result: that of what silu has read. */
+const ls_op ls_op_conv_silu_grad = {.name = "conv_silu_grad",
+                                    .kernel = LS_KERNEL_CONV_SILU_GRAD,
+                                    .reach = LS_REACH_NEIGHBOURS,
+                                    .neighbours = conv_neighbours,
+                                    .least_in = 3,
+                                    .most_in = 4,
+                                    .n_out = 1,
+                                    .shape = silu_grad_shape,
+                                    .dims = "bsc,Tc,bsc,bsR>bsc",
+                                    .flops = silu_grad_flops};
 
 const ls_op ls_op_conv_dw = {.name = "conv_dw",
                              .kernel = LS_KERNEL_CONV_DW,
@@ -157,14 +196,43 @@ static bool is_product(const ls_graph *g, ls_tensor x, ls_tensor weight) {
            w->shape.dim[0].size == 1 && w->shape.dim[1].size == of->shape.dim[2].size;
 }
 
-ls_tensor ls_conv_within(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_conv_form *form) {
-    static const ls_map_step product = {LS_MAP_MUL, 0, 1, 0, 0};
-    if (form == NULL) return ls_graph_fail(g, ls_error(LS_INVALID, "op conv: its form is NULL"));
-    if (is_product(g, x, weight)) {
-        const ls_tensor in[] = {x, ls_reshape(g, weight, 1, &ls_graph_tensor(g, weight)->shape.dim[1].size)};
-        return ls_map(g, in, 2, &(ls_expression){.step = &product, .n_steps = 1});
+/* What a convolution with one row is, as a map of each token. */
+static ls_tensor product(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_conv_form *form) {
+    const ls_tensor in[] = {x, ls_reshape(g, weight, 1, &ls_graph_tensor(g, weight)->shape.dim[1].size), form->bias};
+    const bool biased = form->bias.id != 0;
+    const int n_in = biased ? 3 : 2, at = n_in + biased; /* at: what silu reads */
+    ls_map_step step[4] = {{LS_MAP_MUL, 0, 1, 0, 0}};
+    int n = 1;
+    if (biased) step[n++] = (ls_map_step){LS_MAP_ADD, 2, n_in, 0, 0};
+    if (form->silu) {
+        step[n++] = (ls_map_step){LS_MAP_SIGMOID, at, 0, 0, 0};
+        step[n++] = (ls_map_step){LS_MAP_MUL, at, at + 1, 0, 0};
     }
-    const ls_conv_params params = {.last_first = form->last_first};
+    return ls_map(g, in, n_in, &(ls_expression){.step = step, .n_steps = n});
+}
+
+static ls_status check_bias(const ls_graph *g, ls_tensor x, ls_tensor bias) {
+    const ls_shape *of = &ls_graph_tensor(g, x)->shape, *s = &ls_graph_tensor(g, bias)->shape;
+    if (of->ndim == 3 && s->ndim == 1 && s->dim[0].size == of->dim[2].size) return ls_ok();
+    return ls_error(LS_INVALID, "op conv: its bias \"%s\" has not one number for each channel of \"%s\"",
+                    ls_graph_tensor(g, bias)->name, ls_graph_tensor(g, x)->name);
+}
+
+ls_tensor ls_conv_within(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_conv_form *form) {
+    if (form == NULL) return ls_graph_fail(g, ls_error(LS_INVALID, "op conv: its form is NULL"));
+    const bool biased = form->bias.id != 0;
+    if (biased) {
+        if (!ls_graph_usable(g, x, "ls_conv_within") || !ls_graph_usable(g, form->bias, "ls_conv_within"))
+            return LS_NO_TENSOR;
+        const ls_status fits = check_bias(g, x, form->bias);
+        if (fits.code != LS_OK) return ls_graph_fail(g, fits);
+    }
+    if (is_product(g, x, weight)) return product(g, x, weight, form);
+    if (biased) {
+        const int64_t row[] = {1, ls_graph_tensor(g, x)->shape.dim[2].size};
+        weight = ls_concat(g, 0, 2, (ls_tensor[]){weight, ls_reshape(g, form->bias, 2, row)});
+    }
+    const ls_conv_params params = {.last_first = form->last_first, .biased = biased, .silu = form->silu};
     const ls_tensor in[] = {x, weight, form->reach};
     return ls_graph_add(g, &ls_op_conv, &params, sizeof params, in, form->reach.id != 0 ? 3 : 2, -1);
 }

@@ -8,9 +8,9 @@
 #define ROWS(ROW)                                                                                                     \
     ROW(embedding), ROW(embedding_grad), ROW(scale_rows), ROW(matmul), ROW(matmul_blocks), ROW(decode),               \
         ROW(column_sum), ROW(add_rows), ROW(rmsnorm), ROW(rmsnorm_grad), ROW(layernorm), ROW(layernorm_grad),         \
-        ROW(activation), ROW(activation_grad), ROW(conv), ROW(conv_dw), ROW(recurrence), ROW(recurrence_map),         \
-        ROW(recurrence_follow), ROW(rotate), ROW(swiglu), ROW(swiglu_grad), ROW(add), ROW(mul), ROW(scale),           \
-        ROW(scale_by), ROW(cast), ROW(cross_entropy), ROW(cross_entropy_grad), ROW(sum), ROW(attention),              \
+        ROW(activation), ROW(activation_grad), ROW(conv), ROW(conv_silu_grad), ROW(conv_dw), ROW(recurrence),         \
+        ROW(recurrence_map), ROW(recurrence_follow), ROW(rotate), ROW(swiglu), ROW(swiglu_grad), ROW(add), ROW(mul),  \
+        ROW(scale), ROW(scale_by), ROW(cast), ROW(cross_entropy), ROW(cross_entropy_grad), ROW(sum), ROW(attention),  \
         ROW(attention_merge), ROW(attention_delta), ROW(attention_grad), ROW(attention_sink),                         \
         ROW(attention_sink_grad), ROW(accumulate), ROW(copy), ROW(fill), ROW(sum_squares), ROW(adamw), ROW(sgd),      \
         ROW(lion), ROW(momentum), ROW(descend), ROW(normalize), ROW(combine), ROW(map), ROW(reduce), ROW(reduce_max), \

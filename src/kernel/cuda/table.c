@@ -8,7 +8,7 @@
 #define ACTIVATION(X) X(activation), X(activation_grad), X(swiglu), X(swiglu_grad)
 #define NORMS(X) X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad)
 #define ROTATE(X) X(rope_table), X(rotate)
-#define CONV(X) X(conv), X(conv_dw)
+#define CONV(X) X(conv), X(conv_silu_grad), X(conv_dw)
 #define RECURRENCE(X)                                                                                        \
     X(recurrence), X(recurrence_map), X(recurrence_follow), X(linear_recurrence), X(linear_recurrence_grad), \
         X(linear_recurrence_map), X(linear_recurrence_back), X(linear_recurrence_follow), X(rnn), X(rnn_grad)

@@ -1,9 +1,16 @@
 /*
  * conv: y[i] = sum over t of weight[t]*x[i + W-1 - t], or of weight[t]*x[i + t] if params say ahead, for each channel.
  * x has W-1 more tokens than y. conv_dw: dweight[t] += sum over batch and tokens of dy[i] times the same token of x.
- * With a reach, t goes no further than that of the token.
+ * With a reach, t goes no further than that of the token. A bias is the last row of a weight. conv_silu_grad: the
+ * gradient of silu of y, for which y is computed again.
  */
+#include <math.h>
+
 #include "kernel/ref/ref_impl.h"
+
+static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+
+static double silu_slope(double x) { return sigmoid(x) * (1.0 + x * (1.0 - sigmoid(x))); }
 
 static ls_status prepare_conv(const ls_kernel_call *call, void **state) {
     *state = NULL;
@@ -25,29 +32,57 @@ static int64_t taps_of(const ls_view *reach, bool ahead, int64_t b, int64_t i, i
     return reach->size[2] == 0 ? W : ls_min(W, 1 + (int64_t)token(reach, b, i)[ahead ? reach->stride[2] : 0]);
 }
 
+/* Element e of a token: the sum over its taps, and the bias. */
+static double convolved(const ls_kernel_call *call, const ls_view *reach, int64_t b, int64_t i, int64_t e) {
+    const ls_conv_params *p = call->params;
+    const ls_view *x = &call->in[0], *w = &call->in[1];
+    const int64_t W = ls_conv_taps(p, w->size[0]), E = w->size[1], taps = taps_of(reach, p->ahead, b, i, W);
+    const real *weight = w->data;
+    double sum = p->biased && !p->ahead ? (double)weight[W * E + e] : 0;
+    for (int64_t t = 0; t < taps; t++)
+        sum += (double)weight[row_of(call, t, W) * E + e] * (double)token(x, b, p->ahead ? i + t : i + W - 1 - t)[e];
+    return sum;
+}
+
 /* Computes rows of y, numbered over batch and tokens. */
 static void convolve(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
     const ls_conv_params *p = call->params;
-    const ls_view *x = &call->in[0], *y = &call->out[0];
-    const int64_t W = call->in[1].size[0], E = y->size[2], N = y->size[1];
-    const real *weight = call->in[1].data;
+    const ls_view *y = &call->out[0];
     for (int64_t row = first; row < last; row++) {
-        const int64_t b = row / N, i = row % N;
-        const int64_t taps = taps_of(&call->in[2], p->ahead, b, i, W);
-        for (int64_t e = 0; e < E; e++) {
-            double sum = 0;
-            for (int64_t t = 0; t < taps; t++)
-                sum += (double)weight[row_of(call, t, W) * E + e] *
-                       (double)token(x, b, p->ahead ? i + t : i + W - 1 - t)[e];
-            token(y, b, i)[e] = (real)sum;
+        const int64_t b = row / y->size[1], i = row % y->size[1];
+        for (int64_t e = 0; e < y->size[2]; e++) {
+            const double sum = convolved(call, &call->in[2], b, i, e);
+            token(y, b, i)[e] = (real)(p->silu ? sum * sigmoid(sum) : sum);
         }
+    }
+}
+
+/* Computes rows of dz. */
+static void lead_back(const void *context, int64_t first, int64_t last) {
+    const ls_kernel_call *call = context;
+    const ls_view *dy = &call->in[2], *dz = &call->out[0];
+    for (int64_t row = first; row < last; row++) {
+        const int64_t b = row / dz->size[1], i = row % dz->size[1];
+        for (int64_t e = 0; e < dz->size[2]; e++)
+            token(dz, b, i)[e] =
+                (real)((double)token(dy, b, i)[e] * silu_slope(convolved(call, &call->in[3], b, i, e)));
     }
 }
 
 static void run_conv(const ls_kernel_call *call, void *state, ls_pool *pool) {
     (void)state;
     ref_split(pool, call->out[0].size[0] * call->out[0].size[1], convolve, call);
+}
+
+static ls_status prepare_silu_grad(const ls_kernel_call *call, void **state) {
+    *state = NULL;
+    return ls_kernel_check(LS_KERNEL_CONV_SILU_GRAD, LS_REAL, call);
+}
+
+static void run_silu_grad(const ls_kernel_call *call, void *state, ls_pool *pool) {
+    (void)state;
+    ref_split(pool, call->out[0].size[0] * call->out[0].size[1], lead_back, call);
 }
 
 static ls_status prepare_dw(const ls_kernel_call *call, void **state) {
@@ -59,14 +94,18 @@ static ls_status prepare_dw(const ls_kernel_call *call, void **state) {
 static void correlate(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
     const ls_view *x = &call->in[0], *dy = &call->in[1], *dw = &call->out[0];
-    const int64_t W = dw->size[0], E = dw->size[1];
-    const bool ahead = ((const ls_conv_params *)call->params)->ahead;
+    const ls_conv_params *p = call->params;
+    const int64_t W = ls_conv_taps(p, dw->size[0]), E = dw->size[1];
+    const bool ahead = p->ahead;
     for (int64_t k = first; k < last; k++) {
+        const bool is_bias = k / E == W;
         const int64_t t = row_of(call, k / E, W), e = k % E;
         double sum = 0;
         for (int64_t b = 0; b < dy->size[0]; b++)
             for (int64_t i = 0; i < dy->size[1]; i++)
-                if (t < taps_of(&call->in[2], ahead, b, i, W))
+                if (is_bias)
+                    sum += (double)token(dy, b, i)[e];
+                else if (t < taps_of(&call->in[2], ahead, b, i, W))
                     sum += (double)token(dy, b, i)[e] * (double)token(x, b, ahead ? i + t : i + W - 1 - t)[e];
         ((real *)dw->data)[k] = (real)((double)((real *)dw->data)[k] + sum);
     }
@@ -78,4 +117,6 @@ static void run_dw(const ls_kernel_call *call, void *state, ls_pool *pool) {
 }
 
 const ls_kernel REF(conv) = {.id = LS_KERNEL_CONV, .dtype = LS_REAL, .prepare = prepare_conv, .run = run_conv};
+const ls_kernel REF(conv_silu_grad) = {
+    .id = LS_KERNEL_CONV_SILU_GRAD, .dtype = LS_REAL, .prepare = prepare_silu_grad, .run = run_silu_grad};
 const ls_kernel REF(conv_dw) = {.id = LS_KERNEL_CONV_DW, .dtype = LS_REAL, .prepare = prepare_dw, .run = run_dw};
