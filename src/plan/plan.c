@@ -153,38 +153,66 @@ ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate
                        .saving = c->saving};
 }
 
+/* Costs the candidate with the saving of its target, and says whether it fits. A refusal is written into it. */
+static ls_status cost_target(const ls_job *job, const ls_plan_request *request, const ls_target *target, bool together,
+                             ls_plan_candidate *c) {
+    c->saving = target->saving;
+    LS_TRY(ls_plan_cost(job, target, &request->host, together, c));
+    const bool host_fits = request->host_memory == 0 || (int64_t)c->bytes[LS_HOST] <= request->host_memory;
+    c->fits = (request->memory == 0 || (int64_t)c->mapped <= request->memory) && host_fits;
+    return ls_ok();
+}
+
 /*
  * Finds what the candidate must save, and costs it. If another rank needs more than rank 0, rank 0 is allowed that much
  * less. Where only what fits is asked, a candidate whose rank 0 does not fit has the bytes of that rank, and no others.
  */
-static ls_status cost_with_layout(const ls_job *job, const ls_plan_request *request, const ls_layout *layout,
-                                  bool together, ls_plan_candidate *c) {
-    ls_target target = ls_plan_target(request, c);
-    target.made = layout;
+static ls_status cost_with_saving(const ls_job *job, const ls_plan_request *request, ls_target *target, bool together,
+                                  ls_plan_candidate *c) {
     enum { TRIES = 3 };
     int64_t allowed = request->memory;
     for (int i = 0; i < TRIES; i++) {
         const ls_plan_candidate bare = *c;
         size_t lacking;
-        ls_status status = ls_plan_saving(job, request, allowed, &target, &lacking);
-        c->saving = target.saving;
-        if (status.code == LS_OK && lacking > 0 && request->only_fit) {
+        const ls_status status = ls_plan_saving(job, request, allowed, target, &lacking);
+        if (status.code != LS_OK) {
+            snprintf(c->refused, sizeof c->refused, "%s", status.text);
+            return status;
+        }
+        if (lacking > 0 && request->only_fit) {
+            c->saving = target->saving;
             c->mapped = lacking;
             return ls_ok();
         }
-        if (status.code == LS_OK)
-            status = ls_plan_cost(job, &target, &request->host, together, c);
-        else
-            snprintf(c->refused, sizeof c->refused, "%s", status.text);
-        LS_TRY(status);
+        LS_TRY(cost_target(job, request, target, together, c));
         const int64_t over = (int64_t)c->mapped - request->memory;
-        const bool host_fits = request->host_memory == 0 || (int64_t)c->bytes[LS_HOST] <= request->host_memory;
-        c->fits = (request->memory == 0 || over <= 0) && host_fits;
         if (c->fits || over >= allowed || i + 1 == TRIES) break;
         allowed -= over;
         *c = bare;
     }
     return ls_ok();
+}
+
+/*
+ * Costs the candidate as it is first, unless all ranks are simulated. If that does not fit, and takes much longer than
+ * `best` seconds, those of a candidate that fits, nothing is sought that it could save: that would take longer still.
+ */
+static ls_status cost_with_layout(const ls_job *job, const ls_plan_request *request, const ls_layout *layout,
+                                  bool together, double best, ls_plan_candidate *c) {
+    ls_target target = ls_plan_target(request, c);
+    target.made = layout;
+    const double much_longer = 1.1; /* both are without waiting */
+    if (!together && !request->only_fit) {
+        ls_plan_candidate as_it_is = *c;
+        size_t lacking;
+        ls_status status = ls_plan_saving(job, request, 0, &target, &lacking);
+        if (status.code == LS_OK) status = cost_target(job, request, &target, together, &as_it_is);
+        if (status.code != LS_OK || as_it_is.fits || as_it_is.seconds >= much_longer * best) {
+            *c = as_it_is;
+            return status;
+        }
+    }
+    return cost_with_saving(job, request, &target, together, c);
 }
 
 /*
@@ -201,29 +229,29 @@ static void shards_for(const ls_plan_request *request, const ls_plan_candidate *
 
 /* Chooses what is cut over the ranks: as little as fits; where nothing fits, what needs fewest bytes. */
 static ls_status cost_with_shard(const ls_job *job, const ls_plan_request *request, const ls_layout *layout,
-                                 bool together, ls_plan_candidate *c) {
+                                 bool together, double best, ls_plan_candidate *c) {
     const ls_plan_candidate bare = *c;
     int first, last;
     shards_for(request, c, &first, &last);
     for (int m = first; m <= last && !c->fits; m++) {
         ls_plan_candidate tried = bare;
         tried.shard = &ls_shard_modes[m];
-        const ls_status status = cost_with_layout(job, request, layout, together, &tried);
+        const ls_status status = cost_with_layout(job, request, layout, together, best, &tried);
         if (m == first || status.code != LS_OK || tried.fits || tried.mapped < c->mapped) *c = tried;
         LS_TRY(status);
     }
     return ls_ok();
 }
 
-/* Costs a candidate; its layout is made once for all its programs. */
-static ls_status cost_candidate(const ls_job *job, const ls_plan_request *request, bool together,
+/* Costs a candidate, where one that fits takes `best` seconds; its layout is made once for all its programs. */
+static ls_status cost_candidate(const ls_job *job, const ls_plan_request *request, bool together, double best,
                                 ls_plan_candidate *c) {
     const ls_target target = ls_plan_target(request, c);
     ls_arena *arena = ls_arena_create();
     ls_layout layout;
     ls_status status = ls_compile_layout(job, &target, arena, &layout);
     if (status.code == LS_OK)
-        status = cost_with_shard(job, request, &layout, together, c);
+        status = cost_with_shard(job, request, &layout, together, best, c);
     else
         snprintf(c->refused, sizeof c->refused, "%s", status.text);
     ls_arena_destroy(arena);
@@ -265,23 +293,23 @@ static ls_plan_candidate uncosted(const ls_plan_candidate *c) {
 }
 
 /* Where only what fits is asked, one that does among a few ranks is costed among all, as the best one of a plan is. */
-static ls_status cost_listed(const ls_job *job, const ls_plan_request *request, ls_plan_candidate *c) {
-    LS_TRY(cost_candidate(job, request, false, c));
+static ls_status cost_listed(const ls_job *job, const ls_plan_request *request, double best, ls_plan_candidate *c) {
+    LS_TRY(cost_candidate(job, request, false, best, c));
     if (!request->only_fit || !c->fits || c->instrs > LS_PLAN_SIMULATED_INSTRS) return ls_ok();
     *c = uncosted(c);
-    return cost_candidate(job, request, true, c);
+    return cost_candidate(job, request, true, INFINITY, c);
 }
 
 static void add_candidate(const ls_job *job, const ls_plan_request *request, const ls_plan_candidate *bare,
                           ls_plan *plan, ls_status *refusal) {
-    if (request->only_fit && plan->fits) return;
+    if (request->only_fit && isfinite(plan->fastest)) return;
     ls_plan_candidate *c = LS_PUSH(plan->arena, plan->candidates, plan->n_candidates, plan->capacity);
     *c = *bare;
     c->listed = plan->n_candidates;
     log_progress(plan, c);
-    const ls_status status = cost_listed(job, request, c);
+    const ls_status status = cost_listed(job, request, plan->fastest, c);
     if (status.code != LS_OK && refusal->code == LS_OK) *refusal = status;
-    plan->fits |= status.code == LS_OK && c->fits;
+    if (status.code == LS_OK && c->fits) plan->fastest = fmin(plan->fastest, c->seconds);
 }
 
 /* Whether no candidate from `first` on is balanced. Their layouts do not depend on the masks. */
@@ -374,7 +402,7 @@ static ls_status simulate_best(const ls_job *job, const ls_plan_request *request
         if (c->refused[0] != 0 || c->simulated) break;
         *c = uncosted(c);
         log_progress(plan, c);
-        LS_TRY(cost_candidate(job, request, true, c));
+        LS_TRY(cost_candidate(job, request, true, INFINITY, c));
         sort_candidates(plan);
     }
     return ls_ok();
@@ -477,7 +505,7 @@ static ls_status visit_mesh(void *context, const ls_mesh *mesh) {
 static bool lacks_memory(const ls_plan *plan) {
     bool applies = false;
     for (int i = 0; i < plan->n_candidates; i++) applies |= plan->candidates[i].refused[0] == 0;
-    return applies && !plan->fits;
+    return applies && isinf(plan->fastest);
 }
 
 /* Whether two candidates of one mesh and layout are the same program, as when a way is named that is taken anyway. */
@@ -556,12 +584,13 @@ ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_pla
     *out = (ls_plan){.n_candidates = 0};
     LS_TRY(ls_graph_status(job->graph));
     ls_status refusal = ls_ok();
-    *out = (ls_plan){.arena = ls_arena_create(), .measured = request->measured, .logged = ls_seconds()};
+    *out = (ls_plan){
+        .arena = ls_arena_create(), .fastest = INFINITY, .measured = request->measured, .logged = ls_seconds()};
     LS_TRY(find_candidates(job, request, out, &refusal));
     sort_candidates(out);
     if (out->candidates[0].refused[0] != 0) return refusal;
     if (request->only_fit)
-        return out->fits ? ls_ok() : ls_error(LS_NO_MEMORY, "no candidate fits into the memory allowed");
+        return isfinite(out->fastest) ? ls_ok() : ls_error(LS_NO_MEMORY, "no candidate fits into the memory allowed");
     LS_TRY(simulate_best(job, request, out));
     ls_plan_choose(request, out);
     return out->candidates[0].fits ? ls_ok() : no_memory(job, request, out);

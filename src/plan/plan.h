@@ -94,7 +94,7 @@ typedef struct ls_plan {
     bool measured;    /* predictions use rates measured on this machine; else nominal ones */
     double logged;    /* when progress was last logged (ls_seconds) */
     int64_t instrs;   /* the most `instrs` of a candidate that applies */
-    bool fits;        /* a candidate, when it was listed */
+    double fastest;   /* seconds of the fastest candidate that fits, of those listed so far; INFINITY: none fits */
     int n_candidates;
     size_t capacity;
     ls_plan_candidate *candidates; /* all that were tried: best first, refused ones last; in the arena */
