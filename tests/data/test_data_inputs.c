@@ -256,7 +256,7 @@ static void reads_nul_in_records(void **state) {
 
 /* A record whose values would take gigabytes is refused. */
 static void refuses_records_of_many_values(void **state) {
-    enum { VALUES = 5 << 20 };
+    enum { VALUES = 17 << 20 };
     char *line = malloc(2 * (size_t)VALUES + 100), text[100];
     assert_non_null(line);
     size_t n = (size_t)sprintf(line, "{\"text\": \"a\", \"x\": [0");
@@ -266,7 +266,7 @@ static void refuses_records_of_many_values(void **state) {
     }
     n += (size_t)sprintf(line + n, "]}\n");
     assert_error(build_file(state, scratch_file(state, "many.jsonl", line, n), "text", text), LS_INVALID,
-                 "many.jsonl:1: the record holds more than 4194304 values", "");
+                 "many.jsonl:1: the record holds more than 16777216 values", "");
     free(line);
 }
 
