@@ -18,7 +18,7 @@ static const ls_option options[] = {
     CLI_REQUIRED_LIST("data", "PATH", offsetof(logprobs_flags, data), CLI_DATA_HELP),
     CLI_REQUIRED_TEXT("out", "FILE", AT(logprobs), "JSON lines, one for each document"),
     CLI_INT(
-        "top", "K", "0", 0, 64, AT(top),
+        "top", "K", "0", 0, LS_MOST_TEACHER, AT(top),
         "write records for train --records teacher instead: the K likeliest words in the place of each learnt token"),
     CLI_FLOAT("temperature", "T", "1", 1e-3, 1e3, AT(temperature),
               "of the log-probabilities of --top: those of softmax(logits / T)"),

@@ -534,7 +534,7 @@ static const ls_option options[] = {
         "what is minimised is the sum of weights.npy times the losses of tokens (minus their log-probabilities), not their mean; "
         "of a model with a config.json"),
     CLI_INT(
-        "teacher", "K", "0", 0, 64, AT(teacher),
+        "teacher", "K", "0", 0, LS_MOST_TEACHER, AT(teacher),
         "what is minimised is the divergence from a teacher, of which teacher_ids.0.npy .. (-100: none) and teacher_logprobs.0.npy .. have "
         "the K likeliest words for each label; all others are as one; of a model with a config.json; 0: there is none"),
     CLI_FLOAT("distil-weight", "X", "1", 1e-9, 1, AT(distil_weight),

@@ -1,22 +1,9 @@
 /* What --strategy says: how each kind of layer along the sequence is done over the ranks. */
-#include "compile/attention/attention.h"
-#include "compile/linear_recurrence/linear_recurrence.h"
-#include "compile/rnn/rnn.h"
+#include "compile/compile.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#define LINEAR(name) &ls_linear_way_##name.way
-#define CELL(name) &ls_rnn_way_##name.way
-static const ls_state_way *const recurrence_ways[] = {LS_LINEAR_WAYS(LINEAR)};
-static const ls_state_way *const rnn_ways[] = {LS_RNN_WAYS(CELL)};
-
-const char *ls_recurrence_way_name(int i) {
-    return i >= 0 && i < (int)LS_COUNT(recurrence_ways) ? recurrence_ways[i]->name : NULL;
-}
-
-const char *ls_rnn_way_name(int i) { return i >= 0 && i < (int)LS_COUNT(rnn_ways) ? rnn_ways[i]->name : NULL; }
 
 /* A kind of layer, the member of ls_strategies that is its own, and the names that this may have. */
 typedef struct kind {

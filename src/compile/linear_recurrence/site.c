@@ -86,6 +86,8 @@ static ls_status check_heads(const ls_builder *b, const ls_linear_site *s) {
 #define WAY(name) &ls_linear_way_##name.way
 static const ls_state_way *const ways[] = {LS_LINEAR_WAYS(WAY)};
 
+const char *ls_recurrence_way_name(int i) { return i >= 0 && i < (int)LS_COUNT(ways) ? ways[i]->name : NULL; }
+
 static const ls_linear_way *way_of(ls_builder *b, const ls_linear_site *site) {
     const ls_state_way *way = NULL;
     ls_status found = check_heads(b, site);

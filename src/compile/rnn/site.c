@@ -69,6 +69,8 @@ static ls_rnn_site gradient_site(ls_builder *b, const ls_program_node *at) {
 #define WAY(name) &ls_rnn_way_##name.way
 static const ls_state_way *const ways[] = {LS_RNN_WAYS(WAY)};
 
+const char *ls_rnn_way_name(int i) { return i >= 0 && i < (int)LS_COUNT(ways) ? ways[i]->name : NULL; }
+
 static const ls_rnn_way *way_of(ls_builder *b, const ls_rnn_site *site) {
     const ls_state_way *way = NULL;
     const ls_status found = ls_state_way_of(b, b->target->rnn_way, "recurrent cells", ways, LS_COUNT(ways), site, &way);
