@@ -82,7 +82,10 @@ static double flops(const ls_view *in, const ls_view *out, const void *params) {
     return (double)((const ls_map_params *)params)->n_steps * (double)ls_view_elements(out);
 }
 
-/* Sums the gradient of input i, which has the shape of the results, over what was repeated. */
+/*
+ * Sums the gradient of input i, which has the shape of the results, over what was repeated: first within each token, so
+ * that what is left is a sum over tokens alone, which canonical sums have an order for.
+ */
 static void add_gradient(ls_gradient *d, const ls_node *node, int i, ls_tensor gradient) {
     ls_graph *g = ls_gradient_graph(d);
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[i]);
@@ -92,9 +95,9 @@ static void add_gradient(ls_gradient *d, const ls_node *node, int i, ls_tensor g
     for (int k = 0; k < in.ndim; k++)
         if (in.dim[k].size != all.dim[all.ndim - in.ndim + k].size) repeated |= 1U << k;
     const unsigned lacking = (1U << (all.ndim - in.ndim)) - 1; /* dimensions of the results */
-    if (lacking != 0 && repeated != 0) gradient = ls_reduce_sum(g, gradient, lacking, false);
+    if (lacking != 0 && repeated != 0) gradient = ls_reduce_sum(g, gradient, repeated << (all.ndim - in.ndim), true);
     if (lacking != 0 || repeated != 0) {
-        const unsigned over = repeated != 0 ? repeated : lacking;
+        const unsigned over = lacking != 0 ? lacking : repeated;
         ls_gradient_summed(d, i, ls_reduce_into(g, gradient, over, ls_gradient_sum(d, i)));
         return;
     }
