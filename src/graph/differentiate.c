@@ -13,8 +13,8 @@ struct ls_gradient {
     ls_tensor *sum;      /* by parameter: its accumulator after the nodes so far */
     bool *active;        /* by forward tensor: it is wanted or depends on a wanted tensor */
     /*
-     * By forward tensor: it is a trained parameter with its elements in other places. Its gradient has type G like the
-     * parameter's sum, to which it comes: a sum over tokens is not rounded, and ranks need not add up their terms
+     * By forward tensor: its elements are those of trained parameters in other places. Its gradient has type G like the
+     * parameters' sums, to which it comes: a sum over tokens is not rounded, and ranks need not add up their terms
      * first.
      */
     bool *moved;
@@ -93,11 +93,19 @@ static void mark_active(ls_gradient *d, const ls_derivative *what, int n_nodes) 
     }
 }
 
+/* Whether all inputs that have a gradient are trained parameters, or their elements in other places. */
+static bool reads_parameters(const ls_gradient *d, const ls_node *node) {
+    bool all = d->active[node->out[0].id];
+    for (int i = 0; i < node->n_in; i++)
+        all &= !d->active[node->in[i].id] || is_trained(d, node->in[i]) || d->moved[node->in[i].id];
+    return all;
+}
+
 /* A gradient that the caller wants has the type of its tensor. */
 static void mark_moved(ls_gradient *d, const ls_derivative *what, int n_nodes) {
     for (int n = 0; n < n_nodes; n++) {
         const ls_node *node = &d->graph->nodes[n];
-        d->moved[node->out[0].id] = node->op->moves && (is_trained(d, node->in[0]) || d->moved[node->in[0].id]);
+        d->moved[node->out[0].id] = node->op->moves && reads_parameters(d, node);
         for (int i = 0; i < what->n_wanted; i++)
             if (what->wanted[i].id == node->out[0].id) d->moved[node->out[0].id] = false;
     }

@@ -228,7 +228,7 @@ typedef struct ls_op {
     unsigned earlier;
     int least_in, most_in, n_out;
     int (*outputs)(const void *params); /* of an op whose nodes have differently many, at most n_out; NULL: n_out */
-    bool moves;                         /* each element of the result is one of input 0, as it is */
+    bool moves;                         /* each element of the result is one of the inputs, as it is */
     /* 1 + the input whose bytes the output uses; 0: the output has its own */
     signed char in_place[LS_NODE_OUTPUTS];
     /*

@@ -15,22 +15,15 @@ static ls_tensor parameter_of(const ls_layer *b, const char *block, const char *
     return ls_layer_parameter(b, what, ndim, size);
 }
 
-/*
- * Files have a weight [channels,1,width], whose last tap is that of the token itself. A bias is added by a map, with
- * silu, since canonical sums have no order for a weight that a bias is joined to.
- */
+/* Files have a weight [channels,1,width], whose last tap is that of the token itself. */
 ls_tensor ls_layer_convolve(const ls_layer *b, ls_tensor x, const char *block, int64_t channels, bool biased) {
     ls_graph *g = b->g;
     const int64_t W = b->config->state.width;
     const ls_tensor weight = parameter_of(b, block, "conv1d.weight", 3, (int64_t[]){channels, 1, W});
     const ls_tensor taps = ls_permute_dims(g, ls_reshape(g, weight, 2, (int64_t[]){channels, W}), (int[]){1, 0});
-    const ls_conv_form form = {.reach = b->reach, .last_first = true, .silu = !biased};
-    const ls_tensor y = ls_conv_within(g, x, taps, &form);
-    if (!biased) return y;
-    const ls_tensor in[] = {y, parameter_of(b, block, "conv1d.bias", 1, &channels)};
-    const ls_map_step steps[] = {
-        {.code = LS_MAP_ADD, .a = 0, .b = 1}, {.code = LS_MAP_SIGMOID, .a = 2}, {.code = LS_MAP_MUL, .a = 2, .b = 3}};
-    return ls_map(g, in, LS_COUNT(in), &(ls_expression){.step = steps, .n_steps = LS_COUNT(steps)});
+    ls_conv_form form = {.reach = b->reach, .last_first = true, .silu = true};
+    if (biased) form.bias = parameter_of(b, block, "conv1d.bias", 1, &channels);
+    return ls_conv_within(g, x, taps, &form);
 }
 
 void ls_layer_step(const ls_layer *b, ls_tensor raw, const char *block, ls_tensor *step, ls_tensor *decay) {

@@ -14,13 +14,18 @@ for i in range(400):
     print('{"text": "%s"}' % ("document %d of many, " % i * 8)[: 1 + i * 37 % 120])
 LINES
 [ "${LS_TEST_SANITIZER:-}" = thread ] && as_threads=(--ranks-as threads) || as_threads=()
-base=(--model config.json --data text.jsonl --seq 150 --batch 4 --lr 0.01 --warmup 0 --seed 3 --pack best)
+cat >mamba2.json <<'CONFIG'
+{"architectures": ["Mamba2ForCausalLM"], "model_type": "mamba2", "vocab_size": 256, "hidden_size": 24, "num_hidden_layers": 2, "num_heads": 6, "head_dim": 8,
+ "state_size": 5, "n_groups": 2, "conv_kernel": 4, "expand": 2, "use_bias": false, "use_conv_bias": true}
+CONFIG
+model=config.json
+base=(--data text.jsonl --seq 150 --batch 4 --lr 0.01 --warmup 0 --seed 3 --pack best)
 
 # train_on NAME STEPS FLAG...: trains into the folder NAME.
 train_on() {
     local name=$1 steps=$2
     shift 2
-    "$longspan" train "${base[@]}" "${as_threads[@]}" --steps "$steps" --out "$name" --json "$@" >"$name.json" 2>err || fail "train $name: $(cat err)"
+    "$longspan" train --model "$model" "${base[@]}" "${as_threads[@]}" --steps "$steps" --out "$name" --json "$@" >"$name.json" 2>err || fail "train $name: $(cat err)"
 }
 last_of() { printf '%s\n' "$1"/checkpoint-* | tail -1; }
 
@@ -34,6 +39,13 @@ for dtype in f32 bf16; do
         same_checkpoint "$(last_of "$dtype-one")" "$(last_of "$name")"
     done
 done
+
+# Mamba-2, whose convolution has a bias.
+model=mamba2.json
+train_on mamba2-one 2 --sums canonical --dtype bf16 --mesh dp=1
+train_on mamba2-ring 2 --sums canonical --dtype bf16 --mesh ring=2 --strategy gather
+same_checkpoint "$(last_of mamba2-one)" "$(last_of mamba2-ring)"
+model=config.json
 
 # Packed documents and more tokens than in training, on any ranks: the same numbers.
 for ranks in 1 2 4; do

@@ -117,6 +117,13 @@ static ls_tensor reduced(ls_graph *g, ls_tensor x) {
     return ls_merge_last(g, ls_add(g, apart, all));
 }
 
+/* A number for each head, of which the gradient is a sum over tokens and elements. */
+static ls_tensor by_heads(ls_graph *g, ls_tensor x) {
+    const ls_tensor in[] = {ls_split_last(g, x, 3, 4), weight(g, "head_gain", 2, (int64_t[]){3, 1})};
+    const ls_map_step step[] = {{LS_MAP_MUL, 0, 1, 0, 0}};
+    return ls_merge_last(g, ls_map(g, in, 2, &(ls_expression){.step = step, .n_steps = 1}));
+}
+
 /* Parts of the features in another order: permute, slice, concat. */
 static ls_tensor arranged(ls_graph *g, ls_tensor x) {
     const ls_tensor turned = ls_permute_dims(g, ls_split_last(g, x, 3, 4), (int[]){0, 1, 3, 2}),
@@ -127,9 +134,9 @@ static ls_tensor arranged(ls_graph *g, ls_tensor x) {
 static ls_tensor general_loss(ls_graph *g) {
     const ls_tensor tokens = ls_tokens(g, "tokens", 1, S);
     ls_tensor x = ls_embedding(g, tokens, weight(g, "table", 2, (int64_t[]){V, E}));
-    ls_tensor (*const parts[])(ls_graph *, ls_tensor) = {chosen, contracted, reduced, arranged};
-    static const char *const gains[] = {"gain.0", "gain.1", "gain.2", "gain.3"}, *const biases[] = {"bias.0", "bias.1",
-                                                                                                    "bias.2", "bias.3"};
+    ls_tensor (*const parts[])(ls_graph *, ls_tensor) = {chosen, contracted, reduced, by_heads, arranged};
+    static const char *const gains[] = {"gain.0", "gain.1", "gain.2", "gain.3", "gain.4"};
+    static const char *const biases[] = {"bias.0", "bias.1", "bias.2", "bias.3", "bias.4"};
     for (size_t i = 0; i < LS_COUNT(parts); i++) x = ls_add(g, x, mapped(g, parts[i](g, x), gains[i], biases[i], E));
     const ls_mask causal = ls_mask_causal();
     const ls_tensor heads = ls_split_last(g, x, 4, 3);
@@ -154,10 +161,12 @@ static ls_tensor gates(ls_graph *g, ls_tensor x, const char *name, int64_t n, do
     return ls_map(g, &raw, 1, &(ls_expression){.step = step, .n_steps = 3, .wide = 1, .n_results = 1});
 }
 
-/* As files have it, [channels,1,width]: the taps are its elements in other places. */
-static ls_tensor convolved(ls_graph *g, ls_tensor x, const char *name, ls_tensor reach) {
+/* As files have it, [channels,1,width]: the taps are its elements in other places, joined with a bias if one is named.
+ */
+static ls_tensor convolved(ls_graph *g, ls_tensor x, const char *name, const char *bias, ls_tensor reach) {
     const ls_tensor file = ls_reshape(g, weight(g, name, 3, (int64_t[]){E, 1, WIDTH}), 2, (int64_t[]){E, WIDTH});
-    const ls_conv_form within = {.reach = reach, .last_first = true, .silu = true};
+    ls_conv_form within = {.reach = reach, .last_first = true, .silu = true};
+    if (bias != NULL) within.bias = weight(g, bias, 1, (int64_t[]){E});
     return ls_conv_within(g, x, ls_permute_dims(g, file, (int[]){1, 0}), &within);
 }
 
@@ -184,7 +193,7 @@ static ls_tensor hybrid_loss(ls_graph *g) {
     const ls_tensor tokens = ls_tokens(g, "tokens", 1, S), places = ls_input_like(g, "places", tokens),
                     reach = ls_conv_reach(g, places, WIDTH);
     ls_tensor x = ls_embedding(g, tokens, weight(g, "table", 2, (int64_t[]){V, E}));
-    ls_tensor y = convolved(g, x, "taps", reach);
+    ls_tensor y = convolved(g, x, "taps", NULL, reach);
     const ls_linear_state gated = {.decay = gates(g, y, "decay", HEADS, -0.4),
                                    .beta = gates(g, y, "beta", HEADS, 1),
                                    .places = places,
@@ -192,7 +201,7 @@ static ls_tensor hybrid_loss(ls_graph *g) {
     x = ls_add(g, x, with_state(g, y, delta, &gated, 2));
     const ls_tensor heads = ls_split_last(g, x, 4, 3);
     x = ls_add(g, x, ls_merge_last(g, ls_attention(g, heads, heads, heads, &causal, 0.5)));
-    y = convolved(g, x, "taps.1", reach);
+    y = convolved(g, x, "taps.1", "bias.1", reach);
     const ls_linear_state elements = {.decay = ls_split_last(g, gates(g, y, "decay.1", HEADS * D, -0.4), HEADS, D),
                                       .beta = gates(g, y, "beta.1", HEADS, 1),
                                       .places = places,

@@ -76,6 +76,37 @@ static void test_neighbours(void **state) {
     ls_graph_destroy(g);
 }
 
+static ls_tensor times_sum(ls_graph *g, ls_tensor x, ls_tensor weight) {
+    return ls_sum(g, ls_cast(g, ls_mul(g, ls_conv(g, x, weight), ls_conv(g, x, weight)), LS_F32));
+}
+
+/* The gradient of a join of trained parameters has the type of their sums; of anything else the join's own. */
+static void test_gradient_of_joins(void **state) {
+    (void)state;
+    for (int frozen = 0; frozen < 2; frozen++) {
+        for (int scaled = 0; scaled < 2; scaled++) {
+            ls_graph *g = ls_graph_create(LS_BF16);
+            const ls_shape shape = {3, {{1, LS_FACTOR_BATCH}, {S, LS_FACTOR_SEQUENCE}, {E, LS_FACTOR_NONE}}};
+            const ls_tensor x = ls_graph_leaf(g, LS_ROLE_INPUT, "x", LS_BF16, &shape);
+            const int64_t size[] = {2, E};
+            const ls_tensor first = ls_parameter(g, "first", 2, size), other = ls_parameter(g, "other", 2, size);
+            if (frozen) g->tensors[other.id].frozen = true;
+            const ls_tensor part[] = {first, scaled ? ls_scale(g, other, 2) : other};
+            const ls_tensor joined = ls_concat(g, 0, 2, part);
+            assert_ok(ls_graph_differentiate_loss(g, times_sum(g, x, joined)));
+            const ls_dtype expected = scaled && !frozen ? LS_BF16 : LS_F32;
+            int splits = 0;
+            for (int n = 0; n < g->n_nodes; n++) {
+                if (g->nodes[n].op != &ls_op_split) continue;
+                splits++;
+                assert_int_equal(ls_graph_tensor(g, g->nodes[n].in[0])->dtype, expected);
+            }
+            assert_int_equal(splits, 1);
+            ls_graph_destroy(g);
+        }
+    }
+}
+
 /* --- ops that only this test knows -------------------------------------------------------------------------------- */
 
 static const ls_op last_op;
@@ -162,6 +193,7 @@ int main(void) {
         cmocka_unit_test(test_rows_agree_with_the_lists),
         cmocka_unit_test(test_what_rows_say_fits),
         cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_gradient_of_joins),
         cmocka_unit_test(test_a_rule_continues),
         cmocka_unit_test(test_without_a_rule_it_is_refused),
         cmocka_unit_test(test_own_tokens_need_no_rule),
