@@ -126,8 +126,10 @@ static void print(const problem *p, const ls_plan *plan, double ratio) {
            ratio);
     for (int i = 0; i < plan->n_candidates; i++) {
         const ls_plan_candidate *c = &plan->candidates[i];
+        char strategy[LS_STRATEGY_TEXT];
+        ls_strategies_print(&c->strategies, strategy);
         printf("%s{\"strategy\": \"%s\", \"ring\": %d, \"ulysses\": %d, \"layout\": \"%s\", ", i > 0 ? ", " : "",
-               c->strategy, ls_mesh_size(&c->mesh, ls_mesh_block_axes(&c->mesh)),
+               strategy, ls_mesh_size(&c->mesh, ls_mesh_block_axes(&c->mesh)),
                ls_mesh_size(&c->mesh, ls_mesh_head_axes(&c->mesh)), ls_layout_name(c->layout));
         if (c->refused[0] != 0)
             printf("\"refused\": true}");
