@@ -7,58 +7,27 @@
  * bf16, one thread a rank. Rank 0 prints "said FORWARD BOTH SENT_FORWARD SENT_BACKWARD": medians over the passes of the
  * slowest rank's seconds, after one that is not counted, and bytes of the busiest rank.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/base.h"
-#include "longspan/attention.h"
+#include "cli/bench/pass.h"
 #include "tensor/tensor.h"
 
 enum { MOST_PASSES = 64 };
 
-typedef struct times {
-    double forward, both;
-} times;
-
-static ls_status time_pass(ls_attention_rank *r, times *out) {
-    LS_TRY(ls_attention_barrier(r, NULL));
-    const double start = ls_seconds();
-    LS_TRY(ls_attention_forward(r));
-    out->forward = ls_seconds() - start;
-    LS_TRY(ls_attention_backward(r));
-    out->both = ls_seconds() - start;
-    return ls_ok();
-}
-
-/* Of all ranks the slowest. */
-static ls_status slowest(ls_attention_rank *r, times *t) {
-    times *all = calloc((size_t)r->ranks, sizeof *all);
-    LS_ASSERT(all != NULL);
-    const ls_status status = ls_attention_gather(r, t, sizeof *t, all);
-    for (int i = 0; i < r->ranks && status.code == LS_OK; i++)
-        *t = (times){fmax(t->forward, all[i].forward), fmax(t->both, all[i].both)};
-    free(all);
-    return status;
-}
-
 static ls_status work(ls_attention_rank *r, const void *input, void *result) {
     const int passes = *(const int *)input;
-    const ls_attention_array *const in[] = {&r->q, &r->k, &r->v, &r->grad_o};
     double forward[MOST_PASSES], both[MOST_PASSES];
-    for (size_t i = 0; i < LS_COUNT(in); i++) {
-        const ls_view view = ls_view_dense(in[i]->data, in[i]->dtype, in[i]->ndim, in[i]->size);
-        ls_view_fill(&view, (uint32_t)(i + 4 * (size_t)r->rank));
-    }
+    ls_pass_fill(r);
     for (int p = -1; p < passes; p++) {
-        times t;
-        LS_TRY(time_pass(r, &t));
-        LS_TRY(slowest(r, &t));
+        ls_pass_times t;
+        LS_TRY(ls_pass_time(r, &t));
+        LS_TRY(ls_pass_slowest(r, &t, &t));
         if (p < 0) continue;
         forward[p] = t.forward;
         both[p] = t.both;
     }
-    *(times *)result = (times){ls_median(forward, passes), ls_median(both, passes)};
+    *(ls_pass_times *)result = (ls_pass_times){ls_median(forward, passes), ls_median(both, passes)};
     return ls_ok();
 }
 
@@ -79,7 +48,7 @@ static ls_status measure(char **argv) {
     ls_shared_attention *attention;
     LS_TRY(ls_shared_attention_open(&options, &attention));
     const ls_spread_result chosen = ls_shared_attention_describe(attention);
-    times t = {0, 0};
+    ls_pass_times t = {0, 0};
     const ls_status status = ls_shared_attention_run(attention, work, &passes, &t, sizeof t);
     ls_shared_attention_close(attention);
     if (status.code == LS_OK && t.both > 0)

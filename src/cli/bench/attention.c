@@ -6,8 +6,8 @@
 #include "longspan/attention.h"
 #include "base/base.h"
 #include "cli/bench/bench_impl.h"
+#include "cli/bench/pass.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,56 +38,23 @@ typedef struct bench {
 
 /* --- one measurement ---------------------------------------------------------------------------------------------- */
 
-/* Seconds, of one rank or of the slowest. */
-typedef struct times {
-    double forward, both;
-} times;
-
-static void fill_random(const ls_attention_array *a, uint32_t seed) {
-    const ls_view view = ls_view_dense(a->data, a->dtype, a->ndim, a->size);
-    ls_view_fill(&view, seed);
-}
-
-static ls_status time_pass(ls_attention_rank *r, times *out) {
-    bool stop;
-    LS_TRY(ls_attention_barrier(r, &stop));
-    if (stop) return ls_error(LS_INTERRUPTED, "stopped");
-    const double start = ls_seconds();
-    LS_TRY(ls_attention_forward(r));
-    out->forward = ls_seconds() - start;
-    LS_TRY(ls_attention_backward(r));
-    out->both = ls_seconds() - start;
-    return ls_ok();
-}
-
 /* Whether the work is short, by the operations of a rank without a mask. */
 static bool is_short(const ls_attention_rank *r) {
     const int64_t *q = r->q.size;
     return 14.0 * (double)(q[0] * q[1] * q[2] * q[3]) * (double)(q[1] * r->ranks) < short_work;
 }
 
-static ls_status slowest_rank(ls_attention_rank *r, const times *mine, times *out) {
-    times *all = calloc((size_t)r->ranks, sizeof *all);
-    if (all == NULL) return ls_error(LS_NO_MEMORY, "no memory for the times of %d ranks", r->ranks);
-    const ls_status status = ls_attention_gather(r, mine, sizeof *mine, all);
-    for (int i = 0; i < r->ranks && status.code == LS_OK; i++)
-        *out = (times){fmax(out->forward, all[i].forward), fmax(out->both, all[i].both)};
-    free(all);
-    return status;
-}
-
 static ls_status on_rank(ls_attention_rank *r, const void *input, void *result) {
     (void)input;
-    times mine;
-    const ls_attention_array *const in[] = {&r->q, &r->k, &r->v, &r->grad_o};
-    for (size_t i = 0; i < LS_COUNT(in); i++) fill_random(in[i], (uint32_t)(i + 4 * (size_t)r->rank));
-    if (is_short(r)) LS_TRY(time_pass(r, &mine));
-    LS_TRY(time_pass(r, &mine));
-    return slowest_rank(r, &mine, result);
+    ls_pass_times mine;
+    ls_pass_fill(r);
+    if (is_short(r)) LS_TRY(ls_pass_time(r, &mine));
+    LS_TRY(ls_pass_time(r, &mine));
+    return ls_pass_slowest(r, &mine, result);
 }
 
 /* Measures until the last rank is done. */
-static ls_status measure(const ls_attention_options *options, ls_spread_result *chosen, times *out) {
+static ls_status measure(const ls_attention_options *options, ls_spread_result *chosen, ls_pass_times *out) {
     ls_shared_attention *attention;
     LS_TRY(ls_shared_attention_open(options, &attention));
     if (chosen != NULL) *chosen = ls_shared_attention_describe(attention);
@@ -145,7 +112,7 @@ static ls_status run_row(bench *b, row *r, int round) {
                               .device = b->job.device,
                               .kernels = b->job.kernels};
     one.spread = (ls_spread){.ranks = 1, .threads = b->job.ranks, .device = b->job.device, .kernels = b->job.kernels};
-    times shared = {0, 0}, alone = {0, 0};
+    ls_pass_times shared = {0, 0}, alone = {0, 0};
     if (round % 2 == 1) LS_TRY(measure(&one, NULL, &alone)); /* a row that is refused is known since round 0 */
     const ls_status status = measure(&many, &r->chosen, &shared);
     if (status.code == LS_USAGE || status.code == LS_UNSUPPORTED) {
