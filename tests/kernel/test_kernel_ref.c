@@ -385,7 +385,7 @@ static void test_reductions(void **state) {
     x[7] = 0.1f;
     ref("column_sum", LS_F32,
         (ls_kernel_call){.n_in = 1, .n_out = 1, .in = {VIEW(x, LS_F32, N / 4, 4)}, .out = {VIEW(columns, LS_F32, 4)}});
-    for (int i = 0; i < 4; i++) assert_true(columns[i] == (float)(i + 1 + N / 4 * (double)0.1f));
+    for (int i = 0; i < 4; i++) assert_true(columns[i] == (float)(i + 1 + (double)N / 4 * (double)0.1f));
 }
 
 /* What words hold of numbers that are added to them, of the type given, or of their squares. */

@@ -62,7 +62,7 @@ double value_of(const operand *o, uint64_t stream, int64_t i) {
     case GROUPS:
         return (double)((i / 5 + i / 8) % (o->limit + 1) - 1);
     case SETTINGS:
-        return i % 2 == 0 ? 1 - 0.25 * (double)i : 0.1 * (double)(i / 2);
+        return i % 2 == 0 ? 1 - 0.25 * (double)i : 0.05 * (double)(i - 1);
     case HYPER:
         return hyper[i];
     case WORDS: { /* up to another word in each row, so that no sum is infinite */
@@ -566,7 +566,7 @@ void make_cuda_call(const example *e, ls_dtype T, int64_t most_elements, run_cud
     for (int i = 0; i < e->n_in; i++)
         if (elements(&e->in[i]) > most_elements) return;
     for (int i = 0; i < e->n_in; i++) in[i] = make_array(&e->in[i], T, (uint64_t)i);
-    for (int i = 0; i < e->n_out; i++) out[i] = make_array(&e->out[i], T, (uint64_t)(100 + i));
+    for (int i = 0; i < e->n_out; i++) out[i] = make_array(&e->out[i], T, 100 + (uint64_t)i);
     const ls_kernel_call call = make_call(e, in, out, false);
     const ls_kernel_request request = {
         .id = ls_kernel_named(e->name), .dtype = T, .device = LS_DEVICE_CUDA, .isa = LS_ISA_REF, .call = &call};
