@@ -70,9 +70,11 @@ static ls_status encode_json(const ls_record_encoder *e, const ls_text_record *r
     LS_PATH name = NULL;
     ls_json *document = NULL;
     LS_TRY(ls_path_print(&name, "%s:%lld", e->inputs[record->at.input].path, (long long)record->at.line));
-    if (ls_json_values(record->text, record->bytes) > MOST_VALUES)
-        return ls_error(LS_INVALID, "%s: the record holds more than %d values, expected a text or messages", name,
-                        MOST_VALUES);
+    const int64_t values = ls_json_values(record->text, record->bytes);
+    if (values > MOST_VALUES)
+        return ls_error(LS_INVALID,
+                        "%s: the record holds %lld values of JSON; expected at most %d in one of --records %s", name,
+                        (long long)values, MOST_VALUES, e->kind->name);
     LS_TRY(ls_json_parse_record(name, record->text, record->bytes, &document));
     const ls_status status = ls_record_encode(&e->options, e->kind, ls_json_root(document), out);
     ls_json_free(document);

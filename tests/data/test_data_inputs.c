@@ -254,19 +254,27 @@ static void reads_nul_in_records(void **state) {
     assert_int_equal(s.tokens, 3 + 1 + 1 + 1);
 }
 
-/* A record whose values would take gigabytes is refused. */
+/* A record whose values would take gigabytes is refused, whatever kind it is of. */
 static void refuses_records_of_many_values(void **state) {
-    enum { VALUES = 17 << 20 };
-    char *line = malloc(2 * (size_t)VALUES + 100), text[100];
+    enum { ELEMENTS = 17 << 20, VALUES = ELEMENTS + 3 /* the record, its text and its array */ };
+    static const char *const kinds[] = {"text", "teacher"};
+    char *line = malloc(2 * (size_t)ELEMENTS + 100), found[100], limit[100];
     assert_non_null(line);
     size_t n = (size_t)sprintf(line, "{\"text\": \"a\", \"x\": [0");
-    for (int i = 0; i < VALUES; i++) {
+    for (int i = 1; i < ELEMENTS; i++) {
         line[n++] = ',';
         line[n++] = '0';
     }
     n += (size_t)sprintf(line + n, "]}\n");
-    assert_error(build_file(state, scratch_file(state, "many.jsonl", line, n), "text", text), LS_INVALID,
-                 "many.jsonl:1: the record holds more than 16777216 values", "");
+    const char *path = scratch_file(state, "many.jsonl", line, n);
+    snprintf(found, sizeof found, "many.jsonl:1: the record holds %d values", VALUES);
+    for (size_t i = 0; i < LS_COUNT(kinds); i++) {
+        const ls_data_options options = {
+            .paths = &path, .n_paths = 1, .tokenizer = tokenizer, .form = {.records = kinds[i]}, .sequence = 8};
+        ls_data *data;
+        snprintf(limit, sizeof limit, "expected at most 16777216 in one of --records %s", kinds[i]);
+        assert_error(ls_data_open(&options, &data), LS_INVALID, found, limit);
+    }
     free(line);
 }
 
