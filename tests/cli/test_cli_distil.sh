@@ -2,16 +2,12 @@
 # A student learns from a teacher's likeliest words: `logprobs --top` writes them as records, on any ranks the same, and `train --loss distil` reads them. Of
 # itself a model learns nothing; long documents, sequences where documents see each other, mixtures, an adapter, a resumed run and settings from a file; what
 # of records is refused.
-. "$(dirname "$0")/../support/cli.sh"
+. "$(dirname "$0")/../support/runs.sh"
 
 make_tiny_model
 python3 - <<'RECORDS'
-import json, random
-random.seed(3)
-words = lambda n: " ".join("".join(random.choice("abcdefgh") for _ in range(random.randint(2, 5))) for _ in range(n))
-with open("texts.jsonl", "w") as out:
-    for i in range(24):
-        out.write(json.dumps({"prompt": words(2), "completion": words(random.randint(2, 12) if i else 40)}) + "\n")
+from records import completions, words, write
+write("texts.jsonl", [{"prompt": words(2), "completion": words(40)}, *completions(23)])
 RECORDS
 common=(--threads 1 --ranks-as threads)
 "$longspan" train --model config.json --data texts.jsonl --records completion --seq 64 --steps 8 --lr 3e-2 "${common[@]}" --out teacher >out 2>err || fail "a teacher"
@@ -27,9 +23,10 @@ for place in "--ranks 2" "--mesh tp=2 --tile all" "--mesh dp=2,ring=2 --batch 2"
     teach --top 4 $place --out words$n.jsonl
 done
 python3 - <<'CHECK' || fail "a teacher's words"
-import json, math
-read = lambda name: sorted(map(json.loads, open(name)), key=lambda d: (d["document"], d["offset"]))
-one, warm = read("words.jsonl"), read("warm.jsonl")
+import math
+from records import read
+ordered = lambda name: sorted(read(name), key=lambda d: (d["document"], d["offset"]))
+one, warm = ordered("words.jsonl"), ordered("warm.jsonl")
 # The first text is longer than two sequences, and cut as it is where a model is trained on it.
 assert len(one) == 24 and one[0]["offset"] == 0 and len(one[0]["input_ids"]) == 65, [d["offset"] for d in one]
 for d, w in zip(one, warm):
@@ -41,24 +38,19 @@ for d, w in zip(one, warm):
         # At twice the temperature differences are half as large.
         assert all(abs((logprobs[0] - x) / 2 - (warmer[0] - y)) < 1e-5 for x, y in zip(logprobs, warmer))
 for n in range(1, 5):
-    for a, b in zip(one, read(f"words{n}.jsonl"), strict=True):
+    for a, b in zip(one, ordered(f"words{n}.jsonl"), strict=True):
         assert all(a[name] == b[name] for name in ("document", "offset", "input_ids", "labels", "teacher_ids"))
         assert all(abs(x - y) < 1e-5 for r, s in zip(a["teacher_logprobs"], b["teacher_logprobs"]) for x, y in zip(r, s))
 CHECK
 
 train() { "$longspan" train --records teacher --loss distil --seq 64 --batch 4 "${common[@]}" --lr 3e-3 "$@" >out 2>err || fail "longspan train $*: $(cat err)"; }
-losses() { grep -o '"\(loss\|eval_loss\|grad_norm\)": *[-0-9.e]*' "$1/metrics.jsonl"; }
-# same A B: the numbers of two runs, within a millionth of one.
-same() {
-    paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '{ d = $2 - $4; if (d < 0) d = -d; n++; if ($1 != $3 || d > 1e-6 * ($2 > 1 ? $2 : 1)) bad = 1 } END { exit bad || n < 8 }' ||
-        fail "$1 and $2 differ: $(losses "$1" | tr '\n' ' ') and $(losses "$2" | tr '\n' ' ')"
-}
+least=8
 # The teacher itself is no further from its words than rounding, at any temperature.
 for words in words warm; do
     train --model teacher/model --data $words.jsonl --steps 1 --out self
     python3 -c "
-import json
-d = json.loads(open('self/metrics.jsonl').readline())
+from records import read
+d = read('self/metrics.jsonl')[0]
 assert abs(d['loss']) < 2e-6 and d['grad_norm'] < 1e-4, d" || fail "a teacher learns from itself: $(losses self | tr '\n' ' ')"
     rm -r self
 done
@@ -88,14 +80,12 @@ cmp adapted/adapter/adapter_model.safetensors again/adapter/adapter_model.safete
 
 # What records say is checked.
 python3 - <<'WRONG'
-import json
-first = json.loads(open("words.jsonl").readline())
+import records
 def write(name, change, n=1):
-    with open(name + ".jsonl", "w") as out:
-        for i in range(n):
-            d = json.loads(json.dumps(first))
-            if i + 1 == n: change(d)
-            out.write(json.dumps(d) + "\n")
+    made = [records.read("words.jsonl")[0] for _ in range(n)]
+    change(made[-1])
+    records.write(name + ".jsonl", made)
+first = records.read("words.jsonl")[0]
 at = next(i for i, label in enumerate(first["labels"]) if label != -100) + 1
 def rows(name, change): return lambda d: change(d[name][at])
 def put(j, x): return lambda row: row.__setitem__(j, x)
@@ -122,13 +112,8 @@ def odd(d):
 write("odd", odd, 2)
 WRONG
 loss=(--loss distil)
-refused() {
-    local words=$1
-    shift
-    "$longspan" train "${loss[@]}" --model config.json --seq 64 --steps 1 "${common[@]}" --out no "$@" >out 2>err </dev/null && fail "longspan train $*: expected a failure with '$words'"
-    tail -1 err | grep -qF -- "$words" || fail "longspan train $*: expected '$words' in: $(tail -1 err)"
-}
-wrong() { refused "$2" --records teacher --data "$1.jsonl"; }
+not_trained() { refused "$1" train "${loss[@]}" --model config.json --seq 64 --steps 1 "${common[@]}" --out no "${@:2}"; }
+wrong() { not_trained "$2" --records teacher --data "$1.jsonl"; }
 wrong id "[1] is 257, expected an id below 256, or -100 for no word"
 wrong negative "[1] is -1, expected an id below 256"
 wrong twice "expected each word once"
@@ -143,12 +128,12 @@ wrong fewer "items, expected"
 wrong other "other.jsonl:2: teacher_ids has 3 words for a token, expected 4, as the records before"
 wrong warmer "warmer.jsonl:2: teacher_temperature is 2, expected 1, as the records before have it"
 wrong cold "teacher_temperature is 0, expected a number from 0.001 to 1000"
-refused "--data: --loss distil learns from a teacher's words; expected --records teacher" --data words.jsonl --records ids
-refused "--eval-data: 4 words of a teacher at temperature 2; expected 4 at 1, as in --data" --data words.jsonl --records teacher --eval-data warm.jsonl
-refused "--label-smoothing with --loss distil" --data words.jsonl --records teacher --label-smoothing 0.1
+not_trained "--data: --loss distil learns from a teacher's words; expected --records teacher" --data words.jsonl --records ids
+not_trained "--eval-data: 4 words of a teacher at temperature 2; expected 4 at 1, as in --data" --data words.jsonl --records teacher --eval-data warm.jsonl
+not_trained "--label-smoothing with --loss distil" --data words.jsonl --records teacher --label-smoothing 0.1
 loss=(--loss sft)
-refused "words of a teacher, which --loss sft does not read; expected --loss distil, or --records ids" --data words.jsonl --records teacher
-refused "--distil-weight with --loss sft; expected --loss distil" --data words.jsonl --records ids --distil-weight 0.5
+not_trained "words of a teacher, which --loss sft does not read; expected --loss distil, or --records ids" --data words.jsonl --records teacher
+not_trained "--distil-weight with --loss sft; expected --loss distil" --data words.jsonl --records ids --distil-weight 0.5
 "$longspan" data build --records teacher --out shards words.jsonl >out 2>err && fail "shards"
 grep -q "shards hold no words of a teacher" err || fail "shards: $(cat err)"
 train --model config.json --data odd.jsonl --steps 1 --out odd

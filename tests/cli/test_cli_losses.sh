@@ -1,34 +1,27 @@
 #!/bin/bash
 # Options of the loss of tokens, and kto: any ranks and micro-batches give the same losses and norms, and so does a resumed run; noise is in steps alone;
 # steps by weights of the caller's have the gradient of the loss that they are of; what does not go together is refused.
-. "$(dirname "$0")/../support/cli.sh"
+. "$(dirname "$0")/../support/runs.sh"
 
 make_tiny_model
 python3 - <<'RECORDS'
-import json, random
-random.seed(3)
-words = lambda n: " ".join("".join(random.choice("abcdefgh") for _ in range(random.randint(2, 5))) for _ in range(n))
-with open("texts.jsonl", "w") as out:
-    for i in range(40):
-        out.write(json.dumps({"prompt": words(2), "completion": words(random.randint(2, 12))}) + "\n")
-for name, n in ("judged", 26), ("others", 5):
-    with open(name + ".jsonl", "w") as out:
-        for i in range(n):
-            wanted = random.random() < 0.4
-            out.write(json.dumps({"prompt": words(2) + ":", "completion": (" good " if wanted else " bad ") + words(random.randint(1, 3)), "label": wanted}) + "\n")
-json.dump({"prompt": "a", "completion": "b", "label": True}, open("one.jsonl", "w"))
+from records import completions, random, words, write
+def judged(n):
+    for _ in range(n):
+        wanted = random.random() < 0.4
+        yield {"prompt": words(2) + ":", "completion": (" good " if wanted else " bad ") + words(random.randint(1, 3)), "label": wanted}
+write("texts.jsonl", completions(40))
+write("judged.jsonl", judged(26))
+write("others.jsonl", judged(5))
+write("one.jsonl", [{"prompt": "a", "completion": "b", "label": True}])
 RECORDS
 model=(--model config.json)
 lr=3e-3
 loss=()
 job=(--data texts.jsonl --records completion --seq 64 --batch 8 --threads 1 --ranks-as threads --steps 4 --eval-data texts.jsonl --eval-every 2 --eval-sequences 4)
 train() { "$longspan" train "${model[@]}" "${job[@]}" "${loss[@]}" --lr "$lr" "$@" >out 2>err || fail "longspan train $*"; }
-losses() { grep -o '"\(loss\|eval_loss\|grad_norm\|divergence\)": *[-0-9.e]*' "$1/metrics.jsonl"; }
-# same A B: the numbers of two runs, within a millionth of one.
-same() {
-    paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '{ d = $2 - $4; if (d < 0) d = -d; n++; s = $2 < 0 ? -$2 : $2; if ($1 != $3 || d > 1e-6 * (s > 1 ? s : 1)) bad = 1 } END { exit bad || n < 10 }' ||
-        fail "$1 and $2 differ: $(losses "$1" | tr '\n' ' ') and $(losses "$2" | tr '\n' ' ')"
-}
+fields+='\|divergence'
+least=10
 first() { losses "$1" | grep -m 1 "\"$2\"" | sed 's/.*: *//'; }
 
 train --out plain --ranks 1
@@ -70,8 +63,8 @@ job=(--data judged.jsonl --records label --seq 96 --batch 6 --threads 1 --ranks-
 loss=(--loss kto --undesirable-weight 0.7)
 train --out kto --ranks 1
 python3 - <<'LEARNS' || fail "kto does not learn: $(losses kto | tr '\n' ' ')"
-import json
-lines = [json.loads(line) for line in open("kto/metrics.jsonl")]
+from records import read
+lines = read("kto/metrics.jsonl")
 assert lines[0]["divergence"] == 0 and 0.35 <= lines[0]["loss"] <= 0.5 and all(line["pairs"] >= 6 for line in lines), lines
 assert lines[-1]["loss"] < lines[0]["loss"] and lines[-1]["reward_margin"] > 0 and "reward_accuracy" not in lines[0], lines
 LEARNS
@@ -84,9 +77,8 @@ done
 # Answers to other prompts are no answers of the records.
 "$longspan" logprobs --model kto/model --threads 1 --records label --data judged.jsonl --seq 96 --out judged.out >out 2>err || fail "longspan logprobs"
 python3 - <<'CHECK' || fail "log-probabilities of judged answers"
-import json
-records = [json.loads(line) for line in open("judged.jsonl")]
-found = [json.loads(line) for line in open("judged.out")]
+from records import read
+records, found = read("judged.jsonl"), read("judged.out")
 assert [d["document"] for d in found] == list(range(26)) and [d["chosen"] for d in found] == [r["label"] for r in records], found
 CHECK
 
@@ -112,8 +104,9 @@ for place in "--ranks 1" "--ranks 2" "--mesh ring=2,dp=2 --accumulate 2" "--mesh
     printf 'logprobs batch\ngrad batch\nlogprobs batch\ngrad batch\n' | steps --weighted $place >steps.txt || fail "steps --weighted $place"
     python3 - <<'CHECK' || fail "weights of the caller's, $place: $(cat plain.txt steps.txt)"
 import json, math, struct
-plain = [json.loads(line) for line in open("plain.txt")][1]["loss"]
-ready, _, once, _, again = [json.loads(line) for line in open("steps.txt")]
+from records import read
+plain = read("plain.txt")[1]["loss"]
+ready, _, once, _, again = read("steps.txt")
 logprobs = struct.unpack("<128f", open("batch/logprobs.npy", "rb").read()[-512:])
 labels = struct.unpack("<128i", open("batch/labels.npy", "rb").read()[-512:])
 n = sum(label != -100 for label in labels)
@@ -132,12 +125,6 @@ for (name, a), (_, b) in zip(tensors("plain.gradients"), tensors("batch/gradient
 CHECK
 done
 
-refused() {
-    local words=$1
-    shift
-    "$longspan" "$@" >out 2>err </dev/null && fail "longspan $*: expected a failure with '$words'"
-    tail -1 err | grep -qF -- "$words" || fail "longspan $*: expected '$words' in: $(tail -1 err)"
-}
 refused "--z-loss with --loss kto; expected --loss sft" train "${model[@]}" "${job[@]}" "${loss[@]}" --z-loss 1 --out no
 refused "--label-smoothing is '1.5'; expected a finite number from 0 to 1" train "${model[@]}" --data texts.jsonl --label-smoothing 1.5 --out no
 refused "--data: --loss dpo compares pairs of answers; expected --records preference" train "${model[@]}" "${job[@]}" --loss dpo --out no

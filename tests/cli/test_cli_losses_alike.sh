@@ -1,18 +1,15 @@
 #!/bin/bash
 # Each loss has one value, and one gradient to a millionth of its norm, on any ranks and in unequal micro-batches. The momentum of gradient descent after one
 # step is the gradient.
-. "$(dirname "$0")/../support/cli.sh"
+. "$(dirname "$0")/../support/runs.sh"
 
 make_tiny_model
 python3 - <<'RECORDS'
-import json, random
-random.seed(3)
-words = lambda n: " ".join("".join(random.choice("abcdefgh") for _ in range(random.randint(2, 5))) for _ in range(n))
-pairs = [{"prompt": words(3) + ":", "chosen": " good " + words(random.randint(1, 9)), "rejected": " bad " + words(random.randint(1, 4))} for _ in range(8)]
-made = {"preference": pairs, "completion": [{"prompt": pair["prompt"], "completion": pair["chosen"]} for pair in pairs],
-        "label": [{"prompt": pair["prompt"], "completion": pair["rejected"], "label": i % 3 == 0} for i, pair in enumerate(pairs)]}
-for name, records in made.items():
-    open(name + ".jsonl", "w").write("".join(json.dumps(record) + "\n" for record in records))
+from records import pairs, write
+made = pairs(8, longest=9)
+write("preference.jsonl", made)
+write("completion.jsonl", [{"prompt": pair["prompt"], "completion": pair["chosen"]} for pair in made])
+write("label.jsonl", [{"prompt": pair["prompt"], "completion": pair["rejected"], "label": i % 3 == 0} for i, pair in enumerate(made)])
 RECORDS
 # A model that has learnt something, so that its answers have unlike losses.
 "$longspan" train --model config.json --data completion.jsonl --records completion --seq 128 --steps 8 --lr 3e-2 --threads 1 --out base >out 2>err || fail "a model"

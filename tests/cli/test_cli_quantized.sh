@@ -1,12 +1,9 @@
 #!/bin/bash
 # Adapters on files that hold few bytes already (NF4 plain and nested, INT8, FP8, MXFP4), without --base: one curve wherever it runs, resumed, evaluated,
 # exported, merged.
-. "$(dirname "$0")/../support/cli.sh"
+. "$(dirname "$0")/../support/runs.sh"
 
-cat >config.json <<'CONFIG'
-{"architectures": ["LlamaForCausalLM"], "vocab_size": 260, "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": 1,
- "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 128, "initializer_range": 0.1}
-CONFIG
+make_grouped_model 1
 make_lines 150 >text
 quietly() { "$longspan" "$@" >out 2>err || fail "longspan $*: $(cat err)"; }
 train() { quietly train --data text --seq 48 --batch 2 --lr 1e-2 --lora r=4,alpha=8 "$@"; }
@@ -16,13 +13,6 @@ loss_of() {
     sed -n 's/^loss \([0-9.]*\) nats.*/\1/p' out
 }
 near() { awk "BEGIN {d = $1 - $2; exit !(d <= $3 && -d <= $3)}" || fail "$4: loss $1, expected $2"; }
-same_curve() {
-    python3 - "$1" "$2" <<'CURVES'
-import json, sys
-one, many = ([json.loads(line)["loss"] for line in open(f"{run}/metrics.jsonl")] for run in sys.argv[1:])
-assert len(one) == 4 and one[-1] < one[0] and max(abs(a - b) for a, b in zip(one, many)) < 1e-4, (one, many)
-CURVES
-}
 quietly train --data text --seq 48 --batch 2 --lr 1e-2 --model config.json --steps 8 --ranks 1 --out first
 exact=$(loss_of --model first/model)
 
@@ -39,7 +29,7 @@ for form in nf4 nf4-nested int8 fp8 mxfp4; do
     if grep -q "rounded" err; then fail "$form is rounded again: $(cat err)"; fi
     # shellcheck disable=SC2086  # words
     train --model $form --steps 4 --out many-$form ${ways[$form]}
-    same_curve one-$form many-$form || fail "$form, ${ways[$form]}: another curve"
+    same_curve one-$form many-$form 4 || fail "$form, ${ways[$form]}: another curve"
 
     # its adapter, on the files and merged into what they decode to
     trained=$(loss_of --model $form --checkpoint one-$form)

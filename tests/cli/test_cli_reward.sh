@@ -1,21 +1,15 @@
 #!/bin/bash
 # Reward models: any ranks, micro-batches and stages give the same losses, and so does a resumed run; the head comes out under its name, and the others stay
 # as they were; what has no such form is refused.
-. "$(dirname "$0")/../support/cli.sh"
+. "$(dirname "$0")/../support/runs.sh"
 
-make_tiny_model
-sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 4/' config.json
+make_tiny_model 4
 python3 - <<'RECORDS'
-import json, random
-random.seed(3)
-words = lambda n: " ".join("".join(random.choice("abcdefgh") for _ in range(random.randint(2, 5))) for _ in range(n))
-for name, n in ("pairs", 24), ("others", 7):
-    with open(name + ".jsonl", "w") as out:
-        for i in range(n):
-            json.dump({"prompt": words(3) + ":", "chosen": words(random.randint(1, 4)) + " good", "rejected": words(random.randint(1, 4)) + " bad"}, out)
-            out.write("\n")
-json.dump({"prompt": "a", "chosen": "b", "rejected": "c", "margin": "1"}, open("wrong.jsonl", "w"))
-open("texts.jsonl", "w").write("".join(json.dumps({"text": words(30)}) + "\n" for _ in range(20)))
+from records import pairs, words, write
+write("pairs.jsonl", pairs(24, last=True))
+write("others.jsonl", pairs(7, last=True))
+write("wrong.jsonl", [{"prompt": "a", "chosen": "b", "rejected": "c", "margin": "1"}])
+write("texts.jsonl", [{"text": words(30)} for _ in range(20)])
 RECORDS
 
 # A language model, whose head has nothing to do with the rewards.
@@ -30,20 +24,17 @@ still() {
     evaluated still
 }
 evaluated() { losses "$1" | sed -n 's/"eval_loss": *//p' | tail -1; }
-losses() { grep -o '"\(loss\|eval_loss\|grad_norm\|reward_chosen\|reward_margin\)": *[-0-9.e]*' "$1/metrics.jsonl"; }
-# same A B: the numbers of two runs, within a millionth of one.
-same() {
-    paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '{ d = $2 - $4; if (d < 0) d = -d; n++; s = $2 < 0 ? -$2 : $2; if ($1 != $3 || d > 1e-6 * (s > 1 ? s : 1)) bad = 1 } END { exit bad || n < 26 }' ||
-        fail "$1 and $2 differ: $(losses "$1" | tr '\n' ' ') and $(losses "$2" | tr '\n' ' ')"
-}
+fields+='\|reward_chosen\|reward_margin'
+least=26
 train --ranks 1 --out one
 grep -q "no loss by position: the model scores answers" err || fail "scores are taken for losses"
 [ ! -e one/loss_by_position.svg ] || fail "scores are drawn as losses"
 grep -q "the head of words gives way to one that scores" err || fail "the new head is not said"
 grep -q "1 tensors (lm_head.weight) are left out" err || fail "the head that is left out is not named"
 python3 - <<'LEARNS' || fail "it does not learn: $(losses one | tr '\n' ' ')"
-import json, math, struct
-lines = [json.loads(line) for line in open("one/metrics.jsonl")]
+import json, math
+from records import read
+lines = read("one/metrics.jsonl")
 assert 0 < abs(lines[0]["loss"] - math.log(2)) < 0.2 and lines[-1]["loss"] < lines[0]["loss"] and lines[-1]["reward_margin"] > lines[0]["reward_margin"], lines
 assert all(line["pairs"] >= 8 and line["tokens"] == 2 * line["pairs"] for line in lines)
 config = json.load(open("one/model/config.json"))
@@ -69,10 +60,8 @@ rm -rf x
 
 # A reward model is trained further, with its head; margins, and scores that are held around 0.
 python3 - <<'MARGINS'
-import json
-with open("margins.jsonl", "w") as out:
-    for i, line in enumerate(open("others.jsonl")):
-        out.write(json.dumps({**json.loads(line), "margin": i / 4} if i % 3 else json.loads(line)) + "\n")
+from records import read, write
+write("margins.jsonl", [{**pair, "margin": i / 4} if i % 3 else pair for i, pair in enumerate(read("others.jsonl"))])
 MARGINS
 further=$(still --model one/model "${data[@]}" "${job[@]}")
 grep -q "gives way" err && fail "a head that is there gives way to another"
@@ -112,12 +101,6 @@ assert "base_model.model.score.weight" in header and len(header) == 2 + 4 * 7 * 
 assert json.load(open("merged/config.json"))["architectures"] == ["LlamaForSequenceClassification"]
 ADAPTER
 
-refused() {
-    local words=$1
-    shift
-    "$longspan" "$@" >out 2>err && fail "longspan $*: expected a failure with '$words'"
-    tail -1 err | grep -qF -- "$words" || fail "longspan $*: expected '$words' in: $(tail -1 err)"
-}
 "$longspan" train --model base/model --data texts.jsonl --seq 64 --steps 1 --threads 1 --lora r=2 --out words >out 2>err || fail "an adapter of a language model"
 refused "no tensor score.weight" train --model base/model "${data[@]}" "${job[@]}" --adapter words/adapter --out no
 refused "--model is an adapter of a language model" train --model words/adapter "${data[@]}" "${job[@]}" --out no

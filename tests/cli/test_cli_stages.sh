@@ -1,20 +1,15 @@
 #!/bin/bash
 # longspan train on stages of a pipeline: the losses of one rank, packed documents and an evaluation among them, with predicted memory; a run goes on
 # with another number of stages; and what is refused.
-. "$(dirname "$0")/../support/cli.sh"
+. "$(dirname "$0")/../support/runs.sh"
 
-make_tiny_model
-sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 4/' config.json
+make_tiny_model 4
 for i in 1 2 3 4 5 6 7 8 9; do { make_lines $i; echo "end of text $i"; } >text$i.txt; done
 make_lines 60 >eval.txt
 job=(--model config.json --data text?.txt --seq 48 --batch 8 --accumulate 4 --lr 0.003 --threads 1 --eval-data eval.txt --eval-every 2 --ranks-as threads --save-every 2)
 text=("${job[@]}")
-losses() { grep -o '"loss": *[0-9.]*\|"eval_loss": *[0-9.]*' "$1/metrics.jsonl"; }
-# same A B: the numbers of two runs, within a millionth.
-same() {
-    paste <(losses "$1") <(losses "$2") | awk -F'[:\t]' '{ d = $2 - $4; if (d < 0) d = -d; n++; if ($1 != $3 || d > 1e-6 * $2) bad = 1 } END { exit bad || n < 6 }' ||
-        fail "$1 and $2 differ: $(losses "$1" | tr '\n' ' ') and $(losses "$2" | tr '\n' ' ')"
-}
+fields='loss\|eval_loss'
+least=6
 train() { "$longspan" train "${job[@]}" "$@" >out 2>err || fail "longspan train $*: $(tail -3 err)"; }
 
 train --steps 4 --out one --ranks 1
@@ -50,12 +45,6 @@ for place in "a --mesh pp=4" "b --mesh dp=2"; do
     same one copies/${place%% *}
 done
 
-refused() {
-    local words=$1
-    shift
-    "$longspan" "$@" >out 2>err && fail "longspan $*: expected a failure with '$words'"
-    tail -1 err | grep -qF -- "$words" || fail "longspan $*: expected '$words' in: $(tail -1 err)"
-}
 refused "expected 1f1b, interleaved:N" train "${job[@]}" --steps 1 --out x --mesh pp=2 --pipeline gpipe
 refused "expected 1f1b, interleaved:N" train "${job[@]}" --steps 1 --out x --mesh pp=2 --pipeline interleaved:1
 refused "needs stages; expected --mesh with pp=2" train "${job[@]}" --steps 1 --out x --ranks 1 --pipeline 1f1b

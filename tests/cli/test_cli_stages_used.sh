@@ -1,7 +1,7 @@
 #!/bin/bash
 # What is not training, on stages of a pipeline: evaluation, generation, recall, gradients and steps of a caller give the numbers of one rank, with tables
 # that are embedding and head at once and without; what is saved and exported there has the same bits.
-. "$(dirname "$0")/../support/cli.sh"
+. "$(dirname "$0")/../support/runs.sh"
 
 # Weights so large that attention counts.
 make_tiny_model
@@ -164,12 +164,6 @@ for command in "eval --data text1.txt --seq 24" "generate --prompt a --tokens 2"
     grep -qF "not finite: element 5 of tensor model.layers.3.mlp.up_proj.weight is nan" err || fail "$command does not name the weight"
 done
 
-refused() {
-    local words=$1
-    shift
-    "$longspan" "$@" >out 2>err && fail "longspan $*: expected a failure with '$words'"
-    tail -1 err | grep -qF -- "$words" || fail "longspan $*: expected '$words' in: $(tail -1 err)"
-}
 refused "1 micro-batches of a step on 2 stages; expected a multiple of 2" generate --model own.json --prompt a --mesh pp=2 --pipeline interleaved:2
 refused "attention_cached" generate --model own.json --prompt abc --mesh pp=2 --slices 2
 refused "do not divide into --accumulate 3 micro-batches" grad --model own.json --tokens one/tokens.npy --out x --mesh pp=2 --accumulate 3

@@ -2,7 +2,7 @@
 # Trains a model with --device cuda: the kernels of src/kernel/cuda, compiled for the host, on the streams of the driver for tests (tests/cuda).
 # Losses and norms are those of the processor to rounding, on every mesh and sharding, and have the same bits the second time; the run goes on
 # with a checkpoint, and what a GPU cannot do is refused by name.
-. "$(dirname "$0")/../support/cli.sh"
+. "$(dirname "$0")/../support/runs.sh"
 
 use_emulated_cuda
 make_wide_model 64
@@ -99,12 +99,6 @@ json "d['spread']['kernels'] == '$own'" own/run.json
 with_libraries "$longspan" train "${job[@]}" --steps 3 --out own --resume >out 2>err || fail "resume: $(cat err)"
 json "d['spread']['kernels'] == '$own'" own/run.json
 # refused WORDS COMMAND...: the last line of the error says so.
-refused() {
-    local words=$1
-    shift
-    "$longspan" "$@" >out 2>err && fail "longspan $*: expected a failure with '$words'"
-    tail -1 err | grep -qF -- "$words" || fail "longspan $*: expected '$words' in: $(cat err)"
-}
 refused "--kernels table contradicts" train "${job[@]}" --steps 4 --out own --resume --kernels table
 refused "no row 'cudnn' of matmul" train "${job[@]}" --device cuda --steps 4 --out none --kernels matmul/f32=cudnn
 refused "--device cpu contradicts" train "${job[@]}" --steps 4 --out run --resume --device cpu

@@ -1,5 +1,13 @@
 # A model that trains within a second, and what it is trained on: a text, or arrays. $here: the folder of tests.
-make_tiny_model() { cp "$here/support/tiny_config.json" config.json; }
+# make_tiny_model [LAYERS]: one layer when left out.
+make_tiny_model() { sed 's/"num_hidden_layers": 1/"num_hidden_layers": '"${1:-1}"'/' "$here/support/tiny_config.json" >config.json; }
+# make_grouped_model LAYERS: one whose matrices have rows of 64 numbers and more, as formats with a scale for a group of numbers need.
+make_grouped_model() {
+    cat >config.json <<CONFIG
+{"architectures": ["LlamaForCausalLM"], "vocab_size": 260, "hidden_size": 64, "intermediate_size": 192, "num_hidden_layers": $1,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 128, "initializer_range": 0.1}
+CONFIG
+}
 # make_wide_model HIDDEN: the same model with that hidden size, a multiple of 16, and heads of 8.
 make_wide_model() {
     sed -e 's/"hidden_size": 16/"hidden_size": '"$1"'/' -e 's/"intermediate_size": 24/"intermediate_size": '$(($1 * 3 / 2))'/' \
