@@ -48,6 +48,13 @@ static bool expression(const ls_graph *g, const ls_node *node, ls_map_params *ou
     return (lacking == 0 || params->over == (1U << lacking) - 1) && ls_rule_no_step(g, node, out);
 }
 
+/* The shape is in the params, so the new token needs its own. */
+static ls_tensor broadcast_next(ls_next *n, const ls_node *node) {
+    const broadcast_params *params = node->params;
+    const ls_shape shape = ls_next_shape(n, node->out[0]);
+    return ls_broadcast_to(ls_next_graph(n), ls_next_tensor(n, node->in[0]), params->over, &shape, params->dtype);
+}
+
 const ls_op ls_op_broadcast = {.name = "broadcast",
                                .reach = LS_REACH_OWN,
                                .kernel = LS_KERNEL_MAP,
@@ -58,7 +65,8 @@ const ls_op ls_op_broadcast = {.name = "broadcast",
                                .gradient = broadcast_gradient,
                                .dims_of = broadcast_dims,
                                .addends = 1U << 0,
-                               .expression = expression};
+                               .expression = expression,
+                               .next = broadcast_next};
 
 ls_tensor ls_broadcast_to(ls_graph *g, ls_tensor x, unsigned over, const ls_shape *shape, ls_dtype dtype) {
     const broadcast_params params = {*shape, dtype, over};

@@ -110,6 +110,26 @@ static void contract_gradient(ls_gradient *d, const ls_node *node) {
         tb ? add_gradient(d, node, 1, dy, true, a, ta) : add_gradient(d, node, 1, a, !ta, dy, false);
 }
 
+/* One token is no token of a sequence: the three dimensions alone are multiplied, and stand beside the token again. */
+static ls_tensor matrices_of(ls_next *n, ls_tensor t) {
+    const ls_tensor one = ls_next_tensor(n, t);
+    const ls_shape *s = &ls_graph_tensor(ls_next_graph(n), one)->shape;
+    const int first = s->ndim - 3;
+    return first == 0 ? one
+                      : ls_reshape(ls_next_graph(n), one, 3,
+                                   (int64_t[]){s->dim[first].size, s->dim[first + 1].size, s->dim[first + 2].size});
+}
+
+static ls_tensor contract_next(ls_next *n, const ls_node *node) {
+    const ls_contract_node *p = node->params;
+    const ls_shape shape = ls_next_shape(n, node->out[0]);
+    int64_t size[LS_MAX_DIMS];
+    for (int d = 0; d < shape.ndim; d++) size[d] = shape.dim[d].size;
+    const ls_tensor y = ls_contract_normal(ls_next_graph(n), matrices_of(n, node->in[0]), p->transpose_a,
+                                           matrices_of(n, node->in[1]), p->transpose_b);
+    return ls_reshape(ls_next_graph(n), y, shape.ndim, size);
+}
+
 /* 2 operations for each pair: of the kernel's operands, a is [M,N,I,K,L] and b [M,N,K,L,J]. */
 static double flops(const ls_view *in, const ls_view *out, const void *params) {
     (void)out, (void)params;
@@ -126,7 +146,8 @@ const ls_op ls_op_contract = {.name = "contract",
                               .gradient = contract_gradient,
                               .dims_of = contract_dims,
                               .addends = 1U << 0,
-                              .flops = flops};
+                              .flops = flops,
+                              .next = contract_next};
 
 const ls_op ls_op_contract_sum = {.name = "contract_sum",
                                   .reach = LS_REACH_OWN,
