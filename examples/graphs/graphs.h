@@ -21,6 +21,8 @@ ls_tensor encoder_loss(ls_graph *g); /* full attention: every token sees every t
 ls_tensor mixer_loss(ls_graph *g);   /* no attention: token shift and convolution along the sequence */
 ls_tensor timemix_loss(ls_graph *g); /* general ops: expressions, sums over a dimension, a recurrence */
 ls_tensor plstm_loss(ls_graph *g);   /* general ops: a recurrence with matrices, read before it is written */
+/* The logits that it is the loss of, for B sequences; *tokens: the input of tokens. */
+ls_tensor plstm_logits(ls_graph *g, int64_t B, ls_tensor *tokens);
 ls_tensor experts_loss(ls_graph *g); /* general ops: slices, products of three dimensions, softmax, topk, maxima */
 
 #endif
