@@ -26,12 +26,12 @@ void *recurrence_memory(size_t bytes) {
 
 /* --- arrays ------------------------------------------------------------------------------------------------------- */
 
-/* How an array is filled: scale * [-1, 1) + shift. */
-typedef struct numbers {
-    float scale, shift;
-} numbers;
+recurrence_numbers recurrence_deviation(float deviation) {
+    return (recurrence_numbers){deviation * (float)sqrt(3), 0}; /* the numbers are evenly between -1 and 1 */
+}
 
-static ls_status make(ls_view *view, ls_dtype dtype, int ndim, const int64_t *size, uint32_t seed, numbers how) {
+ls_status recurrence_array_make(ls_dtype dtype, int ndim, const int64_t *size, uint32_t seed, recurrence_numbers how,
+                                ls_view *view) {
     *view = ls_view_dense(NULL, dtype, ndim, size);
     const int64_t n = ls_view_elements(view);
     view->data = recurrence_memory(ls_dtype_bytes(dtype) * (size_t)n);
@@ -54,24 +54,25 @@ ls_status recurrence_arrays_make(const recurrence_layer *l, ls_dtype T, int64_t 
     const int64_t keys[] = {1, S, l->K, l->D}, values[] = {1, S, l->H, l->E}, gates[] = {1, S, l->H, 1},
                   betas[] = {1, S, l->H, l->delta}, none[] = {1, S, 0}, state[] = {1, l->H, l->D, l->E},
                   map[] = {1, l->H, l->D * l->E + ls_linear_recurrence_factors(&p, l->D, 1)};
-    const numbers zero = {0}, unit = {1, 0}, key = {(float)sqrt(3.0 / (double)l->D), 0}; /* keys of length about 1 */
+    const recurrence_numbers zero = {0}, unit = {1, 0},
+                             key = {(float)sqrt(3.0 / (double)l->D), 0}; /* keys of length about 1 */
     *a = (recurrence_arrays){0};
-    LS_TRY(make(&a->q, T, 4, keys, 0, key));
-    LS_TRY(make(&a->k, T, 4, keys, 1, key));
-    LS_TRY(make(&a->v, T, 4, values, 2, unit));
-    LS_TRY(make(&a->decay, LS_F32, 4, gates, 3, (numbers){0.1f, -0.1f}));
-    LS_TRY(make(&a->beta, LS_F32, 4, betas, 4, (numbers){0.5f, 0.5f}));
-    LS_TRY(make(&a->places, LS_I32, 3, none, 0, zero));
-    LS_TRY(make(&a->grad_o, T, 4, values, 5, unit));
-    LS_TRY(make(&a->front, LS_F32, 4, state, 0, zero));
-    LS_TRY(make(&a->state, LS_F32, 4, state, 0, zero));
-    LS_TRY(make(&a->dstate, LS_F32, 4, state, 0, zero));
-    LS_TRY(make(&a->o, T, 4, values, 0, zero));
-    LS_TRY(make(&a->dq, T, 4, keys, 0, zero));
-    LS_TRY(make(&a->dk, T, 4, keys, 0, zero));
-    LS_TRY(make(&a->ddecay, LS_F32, 4, gates, 0, zero));
-    LS_TRY(make(&a->dbeta, LS_F32, 4, betas, 0, zero));
-    return make(&a->map, LS_F32, 3, map, 0, zero);
+    LS_TRY(recurrence_array_make(T, 4, keys, 0, key, &a->q));
+    LS_TRY(recurrence_array_make(T, 4, keys, 1, key, &a->k));
+    LS_TRY(recurrence_array_make(T, 4, values, 2, unit, &a->v));
+    LS_TRY(recurrence_array_make(LS_F32, 4, gates, 3, (recurrence_numbers){0.1f, -0.1f}, &a->decay));
+    LS_TRY(recurrence_array_make(LS_F32, 4, betas, 4, (recurrence_numbers){0.5f, 0.5f}, &a->beta));
+    LS_TRY(recurrence_array_make(LS_I32, 3, none, 0, zero, &a->places));
+    LS_TRY(recurrence_array_make(T, 4, values, 5, unit, &a->grad_o));
+    LS_TRY(recurrence_array_make(LS_F32, 4, state, 0, zero, &a->front));
+    LS_TRY(recurrence_array_make(LS_F32, 4, state, 0, zero, &a->state));
+    LS_TRY(recurrence_array_make(LS_F32, 4, state, 0, zero, &a->dstate));
+    LS_TRY(recurrence_array_make(T, 4, values, 0, zero, &a->o));
+    LS_TRY(recurrence_array_make(T, 4, keys, 0, zero, &a->dq));
+    LS_TRY(recurrence_array_make(T, 4, keys, 0, zero, &a->dk));
+    LS_TRY(recurrence_array_make(LS_F32, 4, gates, 0, zero, &a->ddecay));
+    LS_TRY(recurrence_array_make(LS_F32, 4, betas, 0, zero, &a->dbeta));
+    return recurrence_array_make(LS_F32, 3, map, 0, zero, &a->map);
 }
 
 void recurrence_arrays_free(recurrence_arrays *a) {

@@ -1,4 +1,6 @@
-/* Calls of the kernels of the linear recurrence on the layers that bench/recurrence.c and peers/recurrence.c measure.
+/*
+ * Calls of the kernels of the linear recurrence on the layers that bench/recurrence.c and peers/recurrence.c measure,
+ * and what peers/cells.c shares with them.
  */
 #ifndef BENCH_PEERS_RECURRENCE_CALLS_H
 #define BENCH_PEERS_RECURRENCE_CALLS_H
@@ -44,5 +46,14 @@ ls_kernel_call recurrence_gradient(const recurrence_arrays *a);
 
 /* Memory in huge pages, of zeros; NULL: there is none. */
 void *recurrence_memory(size_t bytes);
+
+/* How an array is filled: scale times a number of serve.h, plus shift; scale 0: zeros. */
+typedef struct recurrence_numbers {
+    float scale, shift;
+} recurrence_numbers;
+recurrence_numbers recurrence_deviation(float deviation); /* about 0 */
+/* A dense array in such memory, which the caller frees. */
+LS_MUST_USE ls_status recurrence_array_make(ls_dtype dtype, int ndim, const int64_t *size, uint32_t seed,
+                                            recurrence_numbers how, ls_view *out);
 
 #endif

@@ -73,6 +73,15 @@ def recurrence_case(layer, seq, backward):
     return {"name": name, "kind": "recurrence", "work": work, "per": seq, "unit": "tokens/s"}
 
 
+NUMBERS = {"gru": 3, "lstm": 5}  # of each element of a diagonal cell; both have three gates
+
+
+def cells_case(cell, elements, seq, backward):
+    name = f"cells-{cell}-E{elements}-S{seq}-{'both' if backward else 'forward'}"
+    work = {"cell": cell, "seq": seq, "elements": elements, "numbers": NUMBERS[cell], "backward": backward}
+    return {"name": name, "kind": "cells", "work": work, "per": seq, "unit": "tokens/s"}
+
+
 def step_case(model, sizes, dtype, batch, seq, budget=None):
     """budget: MiB in which Longspan does it too, by making results of the forward pass again."""
     work = {"model": model, "dtype": dtype, "B": batch, "S": seq, **sizes}
@@ -83,12 +92,14 @@ def all_cases(size):
     if size == "small":
         little = {**LLAMA, "L": 2, "V": 4000}
         return [attention_case("bf16", 1024, 64, back) for back in (False, True)] + [
-            attention_case("f32", 1024, 64, True), recurrence_case("gdn", 256, True), recurrence_case("ssd", 256, True), step_case("llama", little, "bf16", 1, 512, 345),
+            attention_case("f32", 1024, 64, True), recurrence_case("gdn", 256, True), recurrence_case("ssd", 256, True),
+            cells_case("gru", 16, 512, True), cells_case("lstm", 16, 512, True), step_case("llama", little, "bf16", 1, 512, 345),
             step_case("gpt2", {**GPT2, "L": 2, "V": 4000}, "f32", 4, 64)]
     lengths = (4096, 8192, 16384) + ((32768,) if size == "long" else ())
     cases = [attention_case("bf16", seq, D, back) for D in (128, 64) for seq in lengths for back in (False, True)]
     cases += [attention_case("f32", 4096, D, back) for D in (128, 64) for back in (False, True)]
     cases += [recurrence_case(layer, 2048, back) for layer in LAYERS for back in (False, True)]
+    cases += [cells_case(cell, elements, 16384, back) for cell in NUMBERS for elements in (256, 16) for back in (False, True)]
     cases += [step_case("llama", LLAMA, "bf16", 1, seq, budget) for seq, budget in ((2048, 2300), (8192, 2700))]
     return cases + [step_case("gpt2", GPT2, "f32", 4, 64), step_case("gpt2", GPT2, "f32", 1, 1024)]
 
@@ -99,6 +110,8 @@ def own(build, case, *isa, memory=0):
         order = [w[k] for k in ("dtype", "seq", "heads", "kv_heads", "head_size")] + [THREADS, int(w["backward"])]
     elif case["kind"] == "recurrence":
         order = [w["layer"], w["seq"], THREADS, int(w["backward"])]
+    elif case["kind"] == "cells":
+        order = [w["cell"], w["seq"], w["elements"], THREADS, int(w["backward"])]
     else:
         order = [w[k] for k in ("model", "dtype", "B", "S", "L", "E", "Hq", "Hkv", "F", "V")] + [THREADS, memory]
     return [program, *map(str, order), *isa]
@@ -131,6 +144,9 @@ def contestants(build, python, case, left_out):
             rows.append(("plain C (ref)", own(build, case, "ref"), None))
     elif case["kind"] == "recurrence":
         rows.append(("torch", script("torch_recurrence.py"), left_out.get("torch") or left_out.get("transformers")))
+    elif case["kind"] == "cells":
+        rows += [(f"torch {v}", script("torch_cells.py", variant=v), left_out.get("torch")) for v in ("loop", "scripted")]
+        rows.append(("plain C (ref)", own(build, case, "ref"), None))
     else:
         if case["budget"]:
             rows.append((f"{OURS}, {case['budget']} MiB", own(build, case, *isa, memory=case["budget"]), None))
@@ -207,7 +223,7 @@ def differences(mine, theirs):
 
 
 def array_bytes(case):
-    """Inputs and outputs of attention and recurrences; they are not counted as what it takes."""
+    """Inputs and outputs of attention, recurrences and cells; they are not counted as what it takes."""
     if case["kind"] == "step":
         return 0
     w = case["work"]
@@ -215,6 +231,8 @@ def array_bytes(case):
         gates = w["H"] * (2 if w["layer"] == "gdn" else 1)
         row = 2 * w["K"] * w["D"] + w["H"] * w["E"] + gates  # of a token
         return 4 * w["seq"] * (row + w["H"] * w["E"] + (row if w["backward"] else 0))
+    if case["kind"] == "cells":
+        return 4 * w["seq"] * 4 * w["elements"] * (2 if w["backward"] else 1)  # three gates and y, and their gradients
     element = 2 if w["dtype"] == "bf16" else 4
     q, kv = (w["seq"] * w[h] * w["head_size"] * element for h in ("heads", "kv_heads"))
     return 4 * q + 4 * kv if w["backward"] else 2 * q + 2 * kv
@@ -246,7 +264,7 @@ def summary(case, c, base):
 
 
 # Means over all elements: of attention in bf16 they differ by rounding alone; the weights of a step are drawn differently.
-TOLERANCE = {"attention": 0.01, "step": 0.05, "recurrence": 1e-4}
+TOLERANCE = {"attention": 0.01, "step": 0.05, "recurrence": 1e-4, "cells": 1e-4}
 
 
 def show(case, rows):
