@@ -120,10 +120,11 @@ static ls_status compile(ls_builder *b, ls_job *job) {
     ls_build_end_words(b);
     ls_declare_effects(b);
     LS_TRY(ls_joins_check(image));
-    ls_name_values(image);
+    const ls_compiled_for made_for = b->target->made_for;
+    if (made_for == LS_FOR_RUNS) ls_name_values(image);
     ls_schedule(image);
-    ls_place(image);
-    ls_order(image);
+    ls_place(image, made_for == LS_FOR_BYTES ? b->target->allowed : 0);
+    if (made_for != LS_FOR_BYTES) ls_order(image);
     return ls_ok();
 }
 

@@ -248,9 +248,19 @@ bool ls_pipeline_schedule_splits(const ls_pipeline_schedule *schedule);
 /* Whether a stage has several parts of the graph in it. */
 bool ls_pipeline_schedule_interleaves(const ls_pipeline_schedule *schedule);
 
+/*
+ * What an image is compiled for. To predict its time, its reads do not say what they must find, so that it cannot be
+ * verified. To ask whether its bytes fit into ls_target.allowed, there are no waits between queues either, and
+ * placement ends as soon as the answer is known: ls_image_mapped is at most `allowed` where that of a whole image is,
+ * and else between `allowed` and that. `allowed` 0 asks for the bytes of a whole image.
+ */
+typedef enum ls_compiled_for { LS_FOR_RUNS, LS_FOR_TIME, LS_FOR_BYTES } ls_compiled_for;
+
 typedef struct ls_target {
     ls_mesh mesh;
     int rank;
+    ls_compiled_for made_for;
+    size_t allowed; /* for LS_FOR_BYTES */
     /*
      * Where the mesh has axes of kind stage: the number of parts of the graph that each stage has (0: one), and the
      * order of their work (NULL: the first schedule of the table).

@@ -591,8 +591,8 @@ int64_t ls_find_live(const ls_image *image, int program, ls_space space, int64_t
  * over the bytes of b; b.last then becomes the instruction before the one that writes the taker.
  */
 void ls_reuse_in_place(ls_image *image, int program, int *taker);
-/* Lifetimes from the instructions, then offsets. */
-void ls_place(ls_image *image);
+/* Lifetimes, then offsets. allowed: 0, or the bytes of LS_FOR_BYTES; no offsets where the lower bound is more. */
+void ls_place(ls_image *image, size_t allowed);
 /* Fills `after`. */
 void ls_order(ls_image *image);
 

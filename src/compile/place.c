@@ -156,26 +156,49 @@ static size_t place_program(ls_image *image, int program, ls_space space, size_t
     return end;
 }
 
-void ls_place(ls_image *image) {
+/* Persistent buffers, one after the other; and the lower bound of the space. */
+static void begin_space(ls_image *image, ls_space space) {
+    size_t base = 0;
+    for (int i = 0; i < image->n_buffers; i++) {
+        ls_buffer *b = &image->buffers[i];
+        if (b->program >= 0 || b->space != space) continue;
+        b->offset = base;
+        base += ls_round_up(b->bytes, LS_PLACE_ALIGN);
+    }
+    image->bytes[space] = base;
+    size_t most = 0;
+    for (int p = 0; p < image->n_programs; p++)
+        most = (size_t)ls_max((int64_t)most, ls_find_live(image, p, space, NULL));
+    image->least[space] = base + most;
+}
+
+/* Places the programs' buffers above the persistent ones. At `plenty` bytes of the space none looks for fewer. */
+static void place_space(ls_image *image, ls_space space, size_t plenty, const int *taker) {
+    const size_t base = image->bytes[space];
+    for (int p = 0; p < image->n_programs; p++) {
+        const size_t least = base + (size_t)ls_find_live(image, p, space, NULL);
+        const int64_t near = (int64_t)((double)least * (1 + near_enough));
+        const int64_t enough = ls_max(near, ls_max((int64_t)image->bytes[space], (int64_t)plenty));
+        const size_t end = place_program(image, p, space, base, (size_t)enough, taker);
+        if (end > image->bytes[space]) image->bytes[space] = end;
+    }
+}
+
+void ls_place(ls_image *image, size_t allowed) {
     int *taker = LS_NEW_ARRAY(image->arena, int, image->n_buffers + 1); /* who takes over a buffer's bytes */
+    size_t base[LS_SPACES];
     for (int i = 0; i < image->n_buffers; i++) taker[i] = -1;
     for (int p = 0; p < image->n_programs; p++) ls_find_lifetimes(image, p, taker);
     for (int s = 0; s < LS_SPACES; s++) {
-        size_t base = 0;
-        for (int i = 0; i < image->n_buffers; i++) {
-            ls_buffer *b = &image->buffers[i];
-            if (b->program >= 0 || (int)b->space != s) continue;
-            b->offset = base;
-            base += ls_round_up(b->bytes, LS_PLACE_ALIGN);
-        }
-        image->bytes[s] = image->least[s] = base;
-        for (int p = 0; p < image->n_programs; p++) {
-            const size_t least = base + (size_t)ls_find_live(image, p, (ls_space)s, NULL);
-            if (least > image->least[s]) image->least[s] = least;
-            const size_t enough =
-                (size_t)ls_max((int64_t)((double)least * (1 + near_enough)), (int64_t)image->bytes[s]);
-            const size_t end = place_program(image, p, (ls_space)s, base, enough, taker);
-            if (end > image->bytes[s]) image->bytes[s] = end;
-        }
+        begin_space(image, (ls_space)s);
+        base[s] = image->bytes[s];
+        if (allowed > 0) image->bytes[s] = image->least[s];
+    }
+    if (allowed > 0 && ls_image_mapped(image) > allowed) return;
+    for (int s = LS_SPACES - 1; s >= 0; s--) { /* private memory last, for there other orders are tried */
+        image->bytes[s] = base[s];
+        const size_t others = ls_image_mapped(image) - base[s];
+        const size_t plenty = s == LS_PRIVATE && allowed > others ? allowed - others : 0;
+        place_space(image, (ls_space)s, plenty, taker);
     }
 }

@@ -128,24 +128,76 @@ static double chain(candidates *c, int n) {
     return work;
 }
 
-/* Nodes in the order in which they are dropped; returns how many. */
-static int order_candidates(candidates *c, int *order) {
+/* By forward node: the forward nodes that read its results, of[first[n]] .. of[first[n + 1] - 1]. */
+typedef struct readers {
+    int *first, *of;
+} readers;
+
+static readers find_readers(const candidates *c) {
+    const int F = c->g->forward_nodes;
+    readers found = {.first = LS_NEW_ARRAY(c->arena, int, F + 2)};
+    int *past = found.first + 1; /* counts, then ends of the lists so far */
+    for (int n = 0; n < F; n++) {
+        for (int i = 0; i < c->g->nodes[n].n_in; i++) {
+            const int from = owner_of(c->g, c->g->nodes[n].in[i]);
+            if (from >= 0) past[from]++;
+        }
+    }
+    int total = 0;
+    for (int n = 0; n < F; n++) {
+        const int count = past[n];
+        past[n] = total;
+        total += count;
+    }
+    found.of = LS_NEW_ARRAY(c->arena, int, total + 1);
+    for (int n = 0; n < F; n++) {
+        for (int i = 0; i < c->g->nodes[n].n_in; i++) {
+            const int from = owner_of(c->g, c->g->nodes[n].in[i]);
+            if (from >= 0) found.of[past[from]++] = n;
+        }
+    }
+    return found;
+}
+
+/* Marks the nodes whose chains have got longer because node n is dropped: those that read it, and what was made of it.
+ */
+static void mark_longer(candidates *c, const readers *by, int n, bool *longer) {
+    for (int i = by->first[n]; i < by->first[n + 1]; i++) {
+        const int reader = by->of[i];
+        if (c->stamp[reader] == c->count) continue;
+        c->stamp[reader] = c->count;
+        longer[reader] = true;
+        if (!c->kept[reader]) mark_longer(c, by, reader, longer);
+    }
+}
+
+/* The first `most` nodes in the order in which they are dropped; returns how many there are. */
+static int order_candidates(candidates *c, int most, int *order) {
+    const int F = c->g->forward_nodes;
+    const readers by = find_readers(c);
+    double *price = LS_NEW_ARRAY(c->arena, double, F + 1);
+    bool *longer = LS_NEW_ARRAY(c->arena, bool, F + 1); /* the price is not known, or no longer right */
+    for (int n = 0; n < F; n++) longer[n] = true;
     int n_order = 0;
-    for (;;) {
+    while (n_order < most) {
         int best = -1;
         double best_price = INFINITY;
-        for (int n = 0; n < c->g->forward_nodes; n++) {
+        for (int n = 0; n < F; n++) {
             if (!may_drop(c, n)) continue;
             c->count++;
-            const double price = chain(c, n) / (double)c->bytes[n];
-            if (price >= best_price * (1 - 1e-9)) continue;
+            if (longer[n]) price[n] = chain(c, n) / (double)c->bytes[n];
+            longer[n] = false;
+            if (price[n] >= best_price * (1 - 1e-9)) continue;
             best = n;
-            best_price = price;
+            best_price = price[n];
         }
         if (best < 0) return n_order;
         c->kept[best] = false;
+        c->count++;
+        mark_longer(c, &by, best, longer);
         order[n_order++] = best;
     }
+    return n_order;
 }
 
 int ls_recompute_count(const ls_job *job) {
@@ -301,8 +353,8 @@ const ls_graph *ls_recompute(const ls_job *job, int drop, ls_arena *arena) {
     candidates all, c;
     find(&all, job, arena);
     int *order = LS_NEW_ARRAY(arena, int, job->graph->forward_nodes);
-    const int n = order_candidates(&all, order);
+    const int n = order_candidates(&all, drop, order);
     find(&c, job, arena);
-    for (int i = 0; i < ls_min(drop, n); i++) c.kept[order[i]] = false;
+    for (int i = 0; i < n; i++) c.kept[order[i]] = false;
     return rewrite_graph(&c, arena);
 }

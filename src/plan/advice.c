@@ -76,8 +76,11 @@ ls_status ls_plan_advise(const ls_plan_variants *variants, const ls_plan_request
     if (refused->n_candidates == 0 || nearest->refused[0] != 0 || nearest->fits) return refusal;
     advice a = {.variants = variants, .request = request, .nearest = refused->target};
     ls_strategies_print(&nearest->strategies, a.strategy);
-    const int64_t seq = longest_that_fits(&a, ls_max(1, variants->seq / SEQ_STEPS));
-    const int ranks = ranks_that_fit(&a);
+    /* What no saving reduces is as much for any sequence, and at best divided by the ranks. */
+    const bool any_seq = (int64_t)nearest->least <= request->memory;
+    const bool any_ranks = (int64_t)nearest->least / MOST_TIMES <= request->memory;
+    const int64_t seq = any_seq ? longest_that_fits(&a, ls_max(1, variants->seq / SEQ_STEPS)) : 0;
+    const int ranks = any_ranks ? ranks_that_fit(&a) : 0;
     char text[160];
     snprintf(text, sizeof text, "nothing up to %lld ranks would fit", (long long)request->ranks * MOST_TIMES);
     if (ranks > 0 && seq > 0)

@@ -53,7 +53,8 @@ static ls_status simulate_all(const costed *all, const ls_rates *rates, ls_plan_
     return ls_ok();
 }
 
-static void add_bytes(const ls_image *image, int rank, const ls_program_cost *sum, ls_plan_candidate *c) {
+static void add_bytes(const ls_image *image, const ls_plan_request *request, int rank, const ls_program_cost *sum,
+                      ls_plan_candidate *c) {
     const int evaluate = ls_program_find(image, LS_PROGRAM_EVALUATE);
     ls_program_cost forward = {0};
     if (evaluate >= 0) forward = ls_program_measure(image, evaluate);
@@ -62,6 +63,7 @@ static void add_bytes(const ls_image *image, int rank, const ls_program_cost *su
     c->bytes_read = fmax(c->bytes_read, sum->bytes_read);
     c->read_forward = fmax(c->read_forward, forward.bytes_read);
     const size_t mapped = ls_image_mapped(image);
+    c->least = (size_t)ls_max((int64_t)c->least, (int64_t)ls_plan_least(request, image));
     if (mapped <= c->mapped) return;
     c->mapped = mapped;
     for (int s = 0; s < LS_SPACES; s++) c->bytes[s] = image->bytes[s];
@@ -69,8 +71,8 @@ static void add_bytes(const ls_image *image, int rank, const ls_program_cost *su
 }
 
 /* Fills in the figures of the candidate from its images. */
-static ls_status fill_in(const costed *all, const ls_host *host, bool together, ls_plan_candidate *c) {
-    const ls_rates rates = ls_plan_rates(all->image[0], host);
+static ls_status fill_in(const costed *all, const ls_plan_request *request, bool together, ls_plan_candidate *c) {
+    const ls_rates rates = ls_plan_rates(all->image[0], &request->host);
     double flops_sum = 0, flops_most = 0;
     int members = 0;
     for (int i = 0; i < all->n; i++) {
@@ -87,7 +89,7 @@ static ls_status fill_in(const costed *all, const ls_host *host, bool together, 
             sum.bytes_read += runs * cost.bytes_read;
             seconds += runs * ls_simulate_alone(all->image[i], p, &rates);
         }
-        add_bytes(all->image[i], all->rank[i], &sum, c);
+        add_bytes(all->image[i], request, all->rank[i], &sum, c);
         members += all->members[i];
         flops_sum += all->members[i] * sum.flops;
         flops_most = fmax(flops_most, sum.flops);
@@ -114,17 +116,58 @@ static void choose_ranks(costed *all, bool every) {
     for (int r = 0; r < P && every; r++) all->members[ls_class_of(classes, r)]++;
 }
 
-static ls_status cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
+/* The classes of the ranks that are costed, but that of rank 0, which is compiled: each by some thread. */
+typedef struct others {
+    const ls_job *job;
+    const ls_target *target;
+    ls_images *images;
+    int n, *rank;      /* [n]: one of each class */
+    ls_status *status; /* [n] */
+} others;
+
+/* An ls_pool_task. Each writes what is its class's alone. */
+static void compile_one(void *context, int i, int thread) {
+    (void)thread;
+    const others *all = context;
+    all->status[i] = ls_compile_class_of(all->job, all->target, all->rank[i], all->images);
+}
+
+/* Compiles what is costed besides rank 0, several at once on a machine with several cores. */
+static ls_status compile_others(const ls_job *job, const ls_target *target, costed *all) {
+    enum { MOST_AT_ONCE = 8 }; /* each with its compiler's working memory */
+    others list = {.job = job,
+                   .target = target,
+                   .images = &all->images,
+                   .rank = LS_NEW_ARRAY(all->arena, int, all->n),
+                   .status = LS_NEW_ARRAY(all->arena, ls_status, all->n)};
+    const ls_classes *classes = &all->images.classes;
+    for (int i = 0; i < all->n; i++) {
+        bool is_there = ls_class_of(classes, all->rank[i]) == ls_class_of(classes, 0);
+        for (int k = 0; k < list.n; k++)
+            is_there |= ls_class_of(classes, all->rank[i]) == ls_class_of(classes, list.rank[k]);
+        if (!is_there) list.rank[list.n++] = all->rank[i];
+    }
+    ls_machine machine;
+    ls_pool *pool;
+    ls_machine_detect(&machine);
+    LS_TRY(ls_pool_create((int)ls_max(1, ls_min(machine.cores, ls_min(list.n, MOST_AT_ONCE))), false, &pool));
+    ls_pool_run(pool, list.n, compile_one, &list);
+    ls_pool_destroy(pool);
+    for (int i = 0; i < list.n; i++) LS_TRY(list.status[i]);
+    for (int i = 0; i < all->n; i++) all->image[i] = ls_images_of(&all->images, all->rank[i]);
+    return ls_ok();
+}
+
+static ls_status cost(const ls_job *job, const ls_target *target, const ls_plan_request *request, bool together,
                       ls_plan_candidate *c) {
     enum { FEW = 3 };
     costed all = {.arena = ls_arena_create()};
-    ls_status status = ls_compile_class_of(job, target, 0, &all.images);
+    ls_target predicted = *target;
+    predicted.made_for = LS_FOR_TIME;
+    ls_status status = ls_compile_class_of(job, &predicted, 0, &all.images);
     if (status.code == LS_OK) choose_ranks(&all, together || all.images.classes.n <= FEW);
-    for (int i = 0; i < all.n && status.code == LS_OK; i++) {
-        status = ls_compile_class_of(job, target, all.rank[i], &all.images);
-        if (status.code == LS_OK) all.image[i] = ls_images_of(&all.images, all.rank[i]);
-    }
-    if (status.code == LS_OK) status = fill_in(&all, host, together, c);
+    if (status.code == LS_OK) status = compile_others(job, &predicted, &all);
+    if (status.code == LS_OK) status = fill_in(&all, request, together, c);
     if (status.code != LS_OK) snprintf(c->refused, sizeof c->refused, "%s", status.text);
     ls_images_destroy(&all.images);
     ls_arena_destroy(all.arena);
@@ -147,7 +190,7 @@ static int64_t batch_of(const ls_graph *g) {
  * several batches, which is more than the seconds of a mean batch. A batch has as many typical sequences as a rank has
  * of a micro-batch.
  */
-ls_status ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
+ls_status ls_plan_cost(const ls_job *job, const ls_target *target, const ls_plan_request *request, bool together,
                        ls_plan_candidate *c) {
     enum { MOST_BATCHES = 4 }; /* each is compiled for all ranks */
     const int n = job->n_documents;
@@ -160,7 +203,7 @@ ls_status ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host
         ls_plan_candidate one = *c;
         if (batches > 1) batch.documents += (ptrdiff_t)i * each;
         if (batches > 1) batch.n_documents = each;
-        status = cost(&batch, target, host, together, &one);
+        status = cost(&batch, target, request, together, &one);
         const ls_plan_candidate so_far = sum;
         sum = one;
         sum.seconds = so_far.seconds + one.seconds / batches;

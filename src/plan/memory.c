@@ -50,6 +50,32 @@ ls_status ls_memory_check(const ls_image *image, int64_t allowed, const char *li
                     image->host_apart ? "recompute, offload and tiles" : "recompute and tiles", where, largest);
 }
 
+size_t ls_plan_least(const ls_plan_request *request, const ls_image *image) {
+    const bool state = !request->host_apart || request->offload_state == 0;
+    size_t bytes = 0;
+    for (int i = 0; i < image->n_buffers; i++) {
+        const ls_buffer *b = &image->buffers[i];
+        const bool here = b->space == LS_PRIVATE || b->space == LS_SYMMETRIC;
+        const bool is = b->kind == LS_BUFFER_PARAMETER || b->kind == LS_BUFFER_GRADIENT ||
+                        (b->kind == LS_BUFFER_OPTIMIZER && state);
+        if (here && is && b->program < 0) bytes += b->bytes;
+    }
+    return bytes;
+}
+
+static int features_of(const ls_mesh *mesh) { return ls_mesh_size(mesh, ls_mesh_axes(mesh, LS_AXIS_FEATURE)); }
+
+size_t ls_plan_found_least(const ls_plan_found *found, const ls_mesh *mesh, int mode) {
+    const bool known = ls_mesh_stages(mesh) == 1 && found->least[mode].features == features_of(mesh);
+    return known ? found->least[mode].bytes : 0;
+}
+
+void ls_plan_note_least(ls_plan_found *found, const ls_mesh *mesh, int mode, size_t least) {
+    if (ls_mesh_stages(mesh) > 1) return;
+    found->least[mode].features = features_of(mesh);
+    found->least[mode].bytes = least;
+}
+
 ls_status ls_compile_alone(const ls_job *job, const ls_target *target, ls_image **out) {
     ls_target alone = *target;
     alone.rank = 0;

@@ -132,132 +132,6 @@ static ls_status mesh_error(const ls_plan_request *request) {
 
 /* --- candidates --------------------------------------------------------------------------------------------------- */
 
-ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate *c) {
-    return (ls_target){.mesh = c->mesh,
-                       .strategy = c->strategies.full,
-                       .window_strategy = c->strategies.window,
-                       .recurrence_way = c->strategies.recurrence,
-                       .rnn_way = c->strategies.rnn,
-                       .layout = c->layout,
-                       .isa = request->isa,
-                       .device = request->device,
-                       .kernels = request->kernels,
-                       .threads = request->threads,
-                       .transfers = request->transfers,
-                       .host_ranks = request->host_ranks,
-                       .shard = c->shard,
-                       .canonical = request->canonical,
-                       .stage_chunks = c->stage_chunks,
-                       .schedule = c->schedule,
-                       .slices = request->slices,
-                       .saving = c->saving};
-}
-
-/* Costs the candidate with the saving of its target, and says whether it fits. A refusal is written into it. */
-static ls_status cost_target(const ls_job *job, const ls_plan_request *request, const ls_target *target, bool together,
-                             ls_plan_candidate *c) {
-    c->saving = target->saving;
-    LS_TRY(ls_plan_cost(job, target, &request->host, together, c));
-    const bool host_fits = request->host_memory == 0 || (int64_t)c->bytes[LS_HOST] <= request->host_memory;
-    c->fits = (request->memory == 0 || (int64_t)c->mapped <= request->memory) && host_fits;
-    return ls_ok();
-}
-
-/*
- * Finds what the candidate must save, and costs it. If another rank needs more than rank 0, rank 0 is allowed that much
- * less. Where only what fits is asked, a candidate whose rank 0 does not fit has the bytes of that rank, and no others.
- */
-static ls_status cost_with_saving(const ls_job *job, const ls_plan_request *request, ls_target *target, bool together,
-                                  ls_plan_candidate *c) {
-    enum { TRIES = 3 };
-    int64_t allowed = request->memory;
-    for (int i = 0; i < TRIES; i++) {
-        const ls_plan_candidate bare = *c;
-        size_t lacking;
-        const ls_status status = ls_plan_saving(job, request, allowed, target, &lacking);
-        if (status.code != LS_OK) {
-            snprintf(c->refused, sizeof c->refused, "%s", status.text);
-            return status;
-        }
-        if (lacking > 0 && request->only_fit) {
-            c->saving = target->saving;
-            c->mapped = lacking;
-            return ls_ok();
-        }
-        LS_TRY(cost_target(job, request, target, together, c));
-        const int64_t over = (int64_t)c->mapped - request->memory;
-        if (c->fits || over >= allowed || i + 1 == TRIES) break;
-        allowed -= over;
-        *c = bare;
-    }
-    return ls_ok();
-}
-
-/*
- * Costs the candidate as it is first, unless all ranks are simulated. If that does not fit, and takes much longer than
- * `best` seconds, those of a candidate that fits, nothing is sought that it could save: that would take longer still.
- */
-static ls_status cost_with_layout(const ls_job *job, const ls_plan_request *request, const ls_layout *layout,
-                                  bool together, double best, ls_plan_candidate *c) {
-    ls_target target = ls_plan_target(request, c);
-    target.made = layout;
-    const double much_longer = 1.1; /* both are without waiting */
-    if (!together && !request->only_fit) {
-        ls_plan_candidate as_it_is = *c;
-        size_t lacking;
-        ls_status status = ls_plan_saving(job, request, 0, &target, &lacking);
-        if (status.code == LS_OK) status = cost_target(job, request, &target, together, &as_it_is);
-        if (status.code != LS_OK || as_it_is.fits || as_it_is.seconds >= much_longer * best) {
-            *c = as_it_is;
-            return status;
-        }
-    }
-    return cost_with_saving(job, request, &target, together, c);
-}
-
-/*
- * The modes to try, least cut first. To keep all of the optimiser's state on every rank sends as much as to cut it, and
- * every rank updates all parameters, so that is done only on request.
- */
-static void shards_for(const ls_plan_request *request, const ls_plan_candidate *c, int *first, int *last) {
-    *first = request->canonical ? LS_SHARD_GRADIENTS : LS_SHARD_OPTIMIZER;
-    if (c->shard != NULL) *first = (int)(c->shard - ls_shard_modes);
-    *last = LS_SHARD_MODES - 1;
-    if (request->shard >= 0) *first = *last = request->shard;
-    if (ls_mesh_ranks(&c->mesh) == 1) *last = *first;
-}
-
-/* Chooses what is cut over the ranks: as little as fits; where nothing fits, what needs fewest bytes. */
-static ls_status cost_with_shard(const ls_job *job, const ls_plan_request *request, const ls_layout *layout,
-                                 bool together, double best, ls_plan_candidate *c) {
-    const ls_plan_candidate bare = *c;
-    int first, last;
-    shards_for(request, c, &first, &last);
-    for (int m = first; m <= last && !c->fits; m++) {
-        ls_plan_candidate tried = bare;
-        tried.shard = &ls_shard_modes[m];
-        const ls_status status = cost_with_layout(job, request, layout, together, best, &tried);
-        if (m == first || status.code != LS_OK || tried.fits || tried.mapped < c->mapped) *c = tried;
-        LS_TRY(status);
-    }
-    return ls_ok();
-}
-
-/* Costs a candidate, where one that fits takes `best` seconds; its layout is made once for all its programs. */
-static ls_status cost_candidate(const ls_job *job, const ls_plan_request *request, bool together, double best,
-                                ls_plan_candidate *c) {
-    const ls_target target = ls_plan_target(request, c);
-    ls_arena *arena = ls_arena_create();
-    ls_layout layout;
-    ls_status status = ls_compile_layout(job, &target, arena, &layout);
-    if (status.code == LS_OK)
-        status = cost_with_shard(job, request, &layout, together, best, c);
-    else
-        snprintf(c->refused, sizeof c->refused, "%s", status.text);
-    ls_arena_destroy(arena);
-    return status;
-}
-
 /* Logs the progress of a plan that takes long. */
 static void log_progress(ls_plan *plan, const ls_plan_candidate *c) {
     const double now = ls_seconds(), interval = 5;
@@ -272,6 +146,7 @@ ls_plan ls_plan_copy(const ls_plan *plan) {
     ls_plan copy = *plan;
     copy.arena = ls_arena_create();
     copy.capacity = (size_t)plan->n_candidates;
+    copy.found = NULL;
     copy.candidates = ls_arena_copy(copy.arena, plan->candidates, sizeof *plan->candidates * copy.capacity);
     return copy;
 }
@@ -281,25 +156,6 @@ void ls_plan_free(ls_plan *plan) {
     *plan = (ls_plan){.n_candidates = 0};
 }
 
-/* The candidate before it was costed, with what it cuts over the ranks. */
-static ls_plan_candidate uncosted(const ls_plan_candidate *c) {
-    return (ls_plan_candidate){.mesh = c->mesh,
-                               .schedule = c->schedule,
-                               .stage_chunks = c->stage_chunks,
-                               .strategies = c->strategies,
-                               .layout = c->layout,
-                               .shard = c->shard,
-                               .listed = c->listed};
-}
-
-/* Where only what fits is asked, one that does among a few ranks is costed among all, as the best one of a plan is. */
-static ls_status cost_listed(const ls_job *job, const ls_plan_request *request, double best, ls_plan_candidate *c) {
-    LS_TRY(cost_candidate(job, request, false, best, c));
-    if (!request->only_fit || !c->fits || c->instrs > LS_PLAN_SIMULATED_INSTRS) return ls_ok();
-    *c = uncosted(c);
-    return cost_candidate(job, request, true, INFINITY, c);
-}
-
 static void add_candidate(const ls_job *job, const ls_plan_request *request, const ls_plan_candidate *bare,
                           ls_plan *plan, ls_status *refusal) {
     if (request->only_fit && isfinite(plan->fastest)) return;
@@ -307,7 +163,7 @@ static void add_candidate(const ls_job *job, const ls_plan_request *request, con
     *c = *bare;
     c->listed = plan->n_candidates;
     log_progress(plan, c);
-    const ls_status status = cost_listed(job, request, plan->fastest, c);
+    const ls_status status = ls_plan_cost_candidate(job, request, plan->fastest, plan->found, c);
     if (status.code != LS_OK && refusal->code == LS_OK) *refusal = status;
     if (status.code == LS_OK && c->fits) plan->fastest = fmin(plan->fastest, c->seconds);
 }
@@ -400,9 +256,8 @@ static ls_status simulate_best(const ls_job *job, const ls_plan_request *request
     for (int i = 0; i < plan->n_candidates && ls_plan_is_simulated(plan); i++) {
         ls_plan_candidate *c = &plan->candidates[0];
         if (c->refused[0] != 0 || c->simulated) break;
-        *c = uncosted(c);
         log_progress(plan, c);
-        LS_TRY(cost_candidate(job, request, true, INFINITY, c));
+        LS_TRY(ls_plan_simulate_candidate(job, request, plan->found, c));
         sort_candidates(plan);
     }
     return ls_ok();
@@ -527,6 +382,21 @@ static bool is_listed(const ls_plan *plan, const ls_plan_candidate *as, const ls
 }
 
 /*
+ * Sorts the candidates so far, for others to be made from the best. Where nothing fits, what needs fewest bytes as it
+ * is comes first: what it could save is sought, until the first has been sought.
+ */
+static void find_best(const ls_job *job, const ls_plan_request *request, ls_plan *plan) {
+    sort_candidates(plan);
+    while (plan->n_candidates > 0 && plan->candidates[0].refused[0] == 0 && plan->candidates[0].unsought) {
+        ls_plan_candidate *c = &plan->candidates[0];
+        log_progress(plan, c);
+        const ls_status status = ls_plan_seek_fewest(job, request, plan->found, c);
+        if (status.code == LS_OK && c->fits) plan->fastest = fmin(plan->fastest, c->seconds);
+        sort_candidates(plan);
+    }
+}
+
+/*
  * Adds to the best candidate so far, whose mesh and layout stay, those with another strategy for one kind of layers,
  * kind after kind. The cost of a step is nearly a sum over its layers, so this finds the best combination there without
  * trying all.
@@ -535,7 +405,7 @@ static ls_status add_strategies(const ls_job *job, const ls_plan_request *reques
     for (int at = 0; at < LS_PLAN_STEPS; at++) {
         ls_strategies tried[LS_STRATEGIES_MOST];
         int n;
-        sort_candidates(plan);
+        find_best(job, request, plan);
         if (plan->n_candidates == 0 || plan->candidates[0].refused[0] != 0) return ls_ok();
         const ls_plan_candidate best = plan->candidates[0];
         LS_TRY(ls_plan_other_strategies(request, job->graph, &best, at, tried, &n));
@@ -555,7 +425,7 @@ static ls_status add_strategies(const ls_job *job, const ls_plan_request *reques
 static ls_status add_stages(const ls_job *job, const ls_plan_request *request, ls_plan *plan, ls_status *refusal) {
     ls_staged staged;
     if (plan->n_candidates == 0) return ls_ok();
-    sort_candidates(plan);
+    find_best(job, request, plan);
     const ls_plan_candidate best = plan->candidates[0];
     const ls_target target = ls_plan_target(request, &best);
     LS_TRY(ls_plan_stages(job, request, &best, &target, plan->arena, &staged));
@@ -580,18 +450,25 @@ static ls_status find_candidates(const ls_job *job, const ls_plan_request *reque
     return plan->n_candidates > 0 ? ls_ok() : mesh_error(request);
 }
 
-ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out) {
-    *out = (ls_plan){.n_candidates = 0};
-    LS_TRY(ls_graph_status(job->graph));
+static ls_status make(const ls_job *job, const ls_plan_request *request, ls_plan *out) {
     ls_status refusal = ls_ok();
-    *out = (ls_plan){
-        .arena = ls_arena_create(), .fastest = INFINITY, .measured = request->measured, .logged = ls_seconds()};
     LS_TRY(find_candidates(job, request, out, &refusal));
-    sort_candidates(out);
+    find_best(job, request, out);
     if (out->candidates[0].refused[0] != 0) return refusal;
     if (request->only_fit)
         return isfinite(out->fastest) ? ls_ok() : ls_error(LS_NO_MEMORY, "no candidate fits into the memory allowed");
     LS_TRY(simulate_best(job, request, out));
     ls_plan_choose(request, out);
     return out->candidates[0].fits ? ls_ok() : no_memory(job, request, out);
+}
+
+ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out) {
+    *out = (ls_plan){.n_candidates = 0};
+    LS_TRY(ls_graph_status(job->graph));
+    *out = (ls_plan){
+        .arena = ls_arena_create(), .fastest = INFINITY, .measured = request->measured, .logged = ls_seconds()};
+    out->found = LS_NEW(out->arena, ls_plan_found);
+    const ls_status status = make(job, request, out);
+    out->found = NULL;
+    return status;
 }

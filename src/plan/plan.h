@@ -76,6 +76,8 @@ typedef struct ls_plan_candidate {
     size_t bytes[LS_SPACES]; /* of the rank that maps most, */
     size_t mapped;           /* and how many of them where the device computes (ls_image_mapped) */
     int most_rank;           /* the rank that maps most */
+    size_t least;            /* bytes that a rank has whatever is saved (ls_plan_least) */
+    bool unsought;           /* `least` is more than allowed: what it could save was not sought */
     int64_t instrs;          /* in a step's programs of all classes of ranks together, about */
     char refused[256];       /* why the candidate does not apply; empty when it does */
 } ls_plan_candidate;
@@ -98,6 +100,7 @@ typedef struct ls_plan {
     int n_candidates;
     size_t capacity;
     ls_plan_candidate *candidates; /* all that were tried: best first, refused ones last; in the arena */
+    struct ls_plan_found *found;   /* while it is made: what searches for savings have found; then NULL */
     ls_arena *arena;
 } ls_plan;
 
@@ -119,10 +122,10 @@ LS_MUST_USE ls_status ls_plan_memory_options(const ls_spread *spread, ls_plan_re
  * Chooses the best candidate of a request. The caller frees *out, whatever the status is. A strategy that is named is
  * tried on the meshes for which ls_strategies_for lists it; usp on any mesh. A candidate cuts as little over the ranks
  * as it must to fit into request->memory, and saves as little memory otherwise. When none fits the status is
- * LS_NO_MEMORY, its message says what the smallest candidate needs and for which buffers, and out->target is that
- * candidate. When no candidate applies the status is that of the first refused one, or names the mesh of the request.
- * With request->only_fit only the status counts: candidates that do not fit have no seconds, and the message of
- * LS_NO_MEMORY says no more than that.
+ * LS_NO_MEMORY, its message says what the candidate with fewest bytes found needs and for which buffers, and
+ * out->target is that candidate. When no candidate applies the status is that of the first refused one, or names the
+ * mesh of the request. With request->only_fit only the status counts: candidates that do not fit have no seconds, and
+ * the message of LS_NO_MEMORY says no more than that.
  */
 LS_MUST_USE ls_status ls_plan_make(const ls_job *job, const ls_plan_request *request, ls_plan *out);
 

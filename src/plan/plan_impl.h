@@ -5,13 +5,50 @@
 #include "plan/plan.h"
 
 /*
- * Fills in bytes, imbalance, seconds and instrs of the candidate. together: simulates the programs of all ranks, and
- * fills in `waiting` too. Otherwise takes the programs of the first, the middle and the last rank, and seconds is the
- * time of the slowest of them without any waiting, which is never more than the simulated time. A refusal of the
+ * Fills in bytes, imbalance, seconds, instrs and least of the candidate. together: simulates the programs of all ranks,
+ * and fills in `waiting` too. Otherwise takes the programs of the first, the middle and the last rank, and seconds is
+ * the time of the slowest of them without any waiting, which is never more than the simulated time. A refusal of the
  * compiler is returned, and written into `refused`.
  */
-LS_MUST_USE ls_status ls_plan_cost(const ls_job *job, const ls_target *target, const ls_host *host, bool together,
-                                   ls_plan_candidate *candidate);
+LS_MUST_USE ls_status ls_plan_cost(const ls_job *job, const ls_target *target, const ls_plan_request *request,
+                                   bool together, ls_plan_candidate *candidate);
+
+/* What was found for a candidate, by which the next one is costed sooner, and comes to the same. */
+enum { LS_PLAN_WAYS = 8 };
+typedef struct ls_plan_found {
+    /* By mode, way to fit and tiles: `high` results made again did fit, `low` did not (-1: none). Both 0: not known. */
+    struct ls_plan_drop {
+        int low, high;
+    } drop[LS_SHARD_MODES][LS_PLAN_WAYS][LS_TILE_ALL + 1];
+    /* By mode: ls_plan_least without stages, the same for all meshes with as many ranks along axes of features. */
+    struct {
+        int features; /* 0: not known */
+        size_t bytes;
+    } least[LS_SHARD_MODES];
+} ls_plan_found;
+
+/*
+ * Bytes of the image (memory.c) that neither recompute nor tiles nor offload save where the device computes:
+ * parameters, sums of gradients, and the optimiser's state unless that may wait in memory of the host.
+ */
+size_t ls_plan_least(const ls_plan_request *request, const ls_image *image);
+/* What is known of a mode on a mesh by now; 0: nothing. */
+size_t ls_plan_found_least(const ls_plan_found *found, const ls_mesh *mesh, int mode);
+void ls_plan_note_least(ls_plan_found *found, const ls_mesh *mesh, int mode, size_t least);
+
+/*
+ * Chooses what a candidate cuts over the ranks and what it saves to fit into the memory of the request, where one that
+ * fits takes `best` seconds, and costs it by a few of its ranks. One that cannot fit, by ls_plan_least, is costed as it
+ * is, and `unsought`. A refusal is returned, and written into the candidate (candidate.c).
+ */
+LS_MUST_USE ls_status ls_plan_cost_candidate(const ls_job *job, const ls_plan_request *request, double best,
+                                             ls_plan_found *found, ls_plan_candidate *candidate);
+/* Finds with how few bytes an unsought candidate can do, where nothing fits. */
+LS_MUST_USE ls_status ls_plan_seek_fewest(const ls_job *job, const ls_plan_request *request, ls_plan_found *found,
+                                          ls_plan_candidate *candidate);
+/* Costs it anew, as it is cut, by the programs of all ranks. */
+LS_MUST_USE ls_status ls_plan_simulate_candidate(const ls_job *job, const ls_plan_request *request,
+                                                 ls_plan_found *found, ls_plan_candidate *candidate);
 
 /* Whether the strategies that the request names are among those for the mesh, or cannot be read (strategies.c). */
 bool ls_plan_strategy_suits(const ls_plan_request *request, const ls_mesh *mesh);
@@ -49,7 +86,7 @@ LS_MUST_USE ls_status ls_plan_stages(const ls_job *job, const ls_plan_request *r
  * is the saving that needs fewest bytes, and *lacking becomes these bytes; else 0. The status is the compiler's.
  */
 LS_MUST_USE ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int64_t allowed,
-                                     ls_target *target, size_t *lacking);
+                                     ls_plan_found *found, ls_target *target, size_t *lacking);
 
 /* --- queues of what is timed (timed_call.c) ----------------------------------------------------------------------- */
 

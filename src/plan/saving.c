@@ -17,97 +17,161 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An attempt that did not fit. */
+typedef struct attempt {
+    ls_saving saving;
+    size_t least; /* a lower bound of its bytes */
+    bool placed;  /* its bytes are known, and no fewer than those of the smallest */
+} attempt;
+
 typedef struct search {
     const ls_job *job;
     const ls_plan_request *request;
+    ls_plan_found *found;
     ls_target target; /* its saving is the next attempt */
     size_t allowed;
-    size_t least; /* bytes of `smallest` */
-    ls_saving smallest;
-    size_t always;    /* bytes of the last attempt that no recompute and no tile saves */
+    size_t always;    /* ls_plan_least of the last attempt */
+    int most;         /* results that can be made again */
+    int low, high;    /* so many made again do not fit, nor do fewer; so many fit, and so do more */
     ls_status status; /* of the compiler */
+    ls_arena *arena;
+    attempt *attempts;
+    int n_attempts;
+    size_t capacity;
 } search;
 
 /* --- one attempt -------------------------------------------------------------------------------------------------- */
 
-/* Of parameters, sums of gradients and the optimiser's state where the device computes. */
-static size_t always_there(const ls_image *image) {
-    size_t bytes = 0;
-    for (int i = 0; i < image->n_buffers; i++) {
-        const ls_buffer *b = &image->buffers[i];
-        const bool here = b->space == LS_PRIVATE || b->space == LS_SYMMETRIC;
-        const bool is =
-            b->kind == LS_BUFFER_PARAMETER || b->kind == LS_BUFFER_GRADIENT || b->kind == LS_BUFFER_OPTIMIZER;
-        if (here && is && b->program < 0) bytes += b->bytes;
-    }
-    return bytes;
+static int mode_of(const ls_target *target) { return (int)(ls_target_shard(target) - ls_shard_modes); }
+
+/* Compiles the attempt as far as it takes to know whether it fits into `allowed` bytes; 0: to know its bytes. */
+static ls_status compile_attempt(search *s, size_t allowed, ls_image **out) {
+    s->target.made_for = LS_FOR_BYTES;
+    s->target.allowed = allowed;
+    return ls_compile(s->job, &s->target, out);
 }
 
 static bool fits(search *s) {
     ls_image *image;
-    if (s->status.code == LS_OK) s->status = ls_compile(s->job, &s->target, &image);
+    if (s->status.code == LS_OK) s->status = compile_attempt(s, s->allowed, &image);
     if (s->status.code != LS_OK) return true; /* ends the search */
     const size_t bytes = ls_image_mapped(image), host = image->host_apart ? image->bytes[LS_HOST] : 0;
-    s->always = always_there(image);
+    s->always = ls_plan_least(s->request, image);
+    ls_plan_note_least(s->found, &s->target.mesh, mode_of(&s->target), s->always);
     ls_image_destroy(image);
     const bool has_host = s->request->host_memory == 0 || (int64_t)host <= s->request->host_memory;
-    if (bytes < s->least && has_host) {
-        s->least = bytes;
-        s->smallest = s->target.saving;
-    }
+    if (has_host && bytes > s->allowed)
+        *LS_PUSH(s->arena, s->attempts, s->n_attempts, s->capacity) =
+            (attempt){.saving = s->target.saving, .least = bytes};
     return bytes <= s->allowed && has_host;
 }
 
-/*
- * Sets *number, a member of the next attempt's saving, to about the fewest of (low, high] with which the rank fits; it
- * does with `high`, and not with `low`. A few more than the fewest make no difference that counts.
+/* Where nothing fits: the attempt that needs fewest bytes, the first of equals. Those that cannot be it are not placed.
  */
-static void bisect(search *s, int *number, int low, int high, int most) {
-    enum { PRECISION = 128 };
-    while (high - low > 1 + most / PRECISION) {
-        *number = (low + high) / 2;
-        if (fits(s))
-            high = *number;
-        else
-            low = *number;
+static void find_smallest(search *s, ls_saving *out, size_t *least) {
+    int smallest = -1;
+    for (;;) {
+        int next = -1;
+        for (int i = 0; i < s->n_attempts; i++)
+            if (!s->attempts[i].placed && (next < 0 || s->attempts[i].least < s->attempts[next].least)) next = i;
+        if (next < 0 || s->attempts[next].least > *least) return;
+        ls_image *image;
+        s->target.saving = s->attempts[next].saving;
+        s->status = compile_attempt(s, 0, &image);
+        if (s->status.code != LS_OK) return;
+        const size_t bytes = ls_image_mapped(image);
+        ls_image_destroy(image);
+        s->attempts[next].placed = true;
+        if (bytes > *least || (bytes == *least && smallest < next)) continue;
+        *least = bytes;
+        *out = s->attempts[next].saving;
+        smallest = next;
     }
-    *number = high;
+}
+
+/* Whether the rank fits with so many results made again, by what is known of fewer and of more. */
+static bool fits_with_drop(search *s, int drop) {
+    s->target.saving.drop = drop;
+    if (drop <= s->low || drop >= s->high) return drop >= s->high;
+    const bool fit = fits(s);
+    if (fit)
+        s->high = drop;
+    else
+        s->low = drop;
+    return fit;
+}
+
+static bool fits_with_offload(search *s, int offload) {
+    s->target.saving.offload = offload;
+    return fits(s);
 }
 
 /*
- * The fewest results to make again. More need less memory, except for the last few, whose chains are long; therefore a
- * coarse walk upwards finds the interval to bisect. False: the rank fits with none. Where only that is asked, the walk
- * goes downwards, from where the rank is most likely to fit, and is left out where it cannot help.
+ * About the fewest of (low, high] with which the rank fits; it does with `high`, and not with `low`. A few more than
+ * the fewest of `most` make no difference that counts.
  */
-static bool find_recompute(search *s) {
-    enum { STRIDES = 8 };
-    int *number = &s->target.saving.drop, low = 0;
-    const int most = ls_recompute_count(s->job);
-    const bool only_fit = s->request->only_fit;
-    *number = 0;
-    if (fits(s)) return true;
-    if (only_fit && s->always > s->allowed) return false;
-    for (int i = 1; i <= STRIDES; i++) {
-        *number = (int)((int64_t)most * (only_fit ? STRIDES + 1 - i : i) / STRIDES);
-        if (*number == low || *number == 0) continue;
-        if (fits(s)) {
-            if (only_fit) return true;
-            bisect(s, number, low, *number, most);
-            return true;
+static struct ls_plan_drop bisect(search *s, bool (*fits_with)(search *, int), int low, int high, int most) {
+    enum { PRECISION = 128 };
+    while (high - low > 1 + most / PRECISION) {
+        const int middle = (low + high) / 2;
+        if (fits_with(s, middle))
+            high = middle;
+        else
+            low = middle;
+    }
+    return (struct ls_plan_drop){low, high};
+}
+
+/* The numbers of results between which the walk asks. */
+enum { STRIDES = 8 };
+static int stride(const search *s, int i) { return (int)((int64_t)s->most * i / STRIDES); }
+
+/*
+ * The fewest results to make again. More need less memory, except for the last few, whose chains are long; therefore a
+ * coarse walk upwards finds the interval to bisect. It is asked first whether the interval of an earlier candidate is
+ * the one sought. False: the rank does not fit.
+ */
+static bool find_recompute(search *s, struct ls_plan_drop *found) {
+    s->low = -1;
+    s->high = INT_MAX;
+    if (found->high > found->low && fits_with_drop(s, found->high) && found->low >= 0)
+        (void)fits_with_drop(s, found->low);
+    if (fits_with_drop(s, 0)) {
+        *found = (struct ls_plan_drop){-1, 0};
+        return true;
+    }
+    for (int i = 1, low = 0; i <= STRIDES; i++) {
+        if (stride(s, i) == low || !fits_with_drop(s, stride(s, i))) {
+            low = stride(s, i);
+            continue;
         }
-        low = *number;
+        *found = bisect(s, fits_with_drop, low, stride(s, i), s->most);
+        s->target.saving.drop = found->high;
+        return true;
+    }
+    return false;
+}
+
+/*
+ * Whether some number of results to make again makes the rank fit. They are tried from where it is most likely to fit;
+ * none is where it cannot help.
+ */
+static bool any_recompute(search *s) {
+    s->target.saving.drop = 0;
+    if (fits(s)) return true;
+    for (int i = STRIDES, last = 0; i > 0 && s->always <= s->allowed; i--) {
+        s->target.saving.drop = stride(s, i);
+        if (stride(s, i) != last && stride(s, i) > 0 && fits(s)) return true;
+        last = stride(s, i);
     }
     return false;
 }
 
 /* The fewest results that wait in memory of the host. The more, the less memory. */
 static bool find_offload(search *s) {
-    int *number = &s->target.saving.offload;
     const int most = ls_offload_count(s->job, s->target.saving.drop);
-    *number = most;
-    if (!fits(s)) return false;
-    *number = 0;
-    if (!fits(s)) bisect(s, number, 0, most, most);
+    if (!fits_with_offload(s, most)) return false;
+    if (!fits_with_offload(s, 0)) s->target.saving.offload = bisect(s, fits_with_offload, 0, most, most).high;
     return true;
 }
 
@@ -115,6 +179,7 @@ static bool find_offload(search *s) {
 static double seconds_of(search *s) {
     ls_image *image;
     double seconds = 0;
+    s->target.made_for = LS_FOR_TIME;
     if (s->status.code == LS_OK) s->status = ls_compile(s->job, &s->target, &image);
     if (s->status.code != LS_OK) return INFINITY;
     const ls_rates rates = ls_plan_rates(image, &s->request->host);
@@ -135,40 +200,62 @@ typedef struct way {
     int drop, offload;
 } way;
 
-static bool try_tile(search *s, const way *w, ls_tile_kind tile) {
-    ls_saving *saving = &s->target.saving;
-    *saving = (ls_saving){.drop = w->drop,
-                          .tile = tile,
-                          .tile_rows = s->request->tile_rows,
-                          .offload = w->offload,
-                          .offload_state = w->state};
-    return w->sought == RECOMPUTE ? find_recompute(s) : w->sought == OFFLOAD ? find_offload(s) : fits(s);
+static void begin_tile(search *s, const way *w, ls_tile_kind tile) {
+    s->target.saving = (ls_saving){.drop = w->drop,
+                                   .tile = tile,
+                                   .tile_rows = s->request->tile_rows,
+                                   .offload = w->offload,
+                                   .offload_state = w->state};
+}
+
+static bool try_tile(search *s, const way *w, ls_tile_kind tile, struct ls_plan_drop *found) {
+    begin_tile(s, w, tile);
+    if (w->sought == RECOMPUTE) return s->request->only_fit ? any_recompute(s) : find_recompute(s, found);
+    return w->sought == OFFLOAD ? find_offload(s) : fits(s);
 }
 
 /*
- * Tries to tile the loss, and all, as far as the request leaves that free; of two that fit, the one that recomputes
- * fewer results. False: the rank does not fit this way.
+ * Of the loss tiled, and all, what makes fewer results again: the loss, if both make as many. All is tried first, for
+ * then a single attempt says whether the loss is worth a search; but not if the rank may fit with nothing made again.
  */
-static bool try_way(search *s, const way *w, ls_saving *out) {
-    const int tile = s->request->tile;
-    const int first = tile < 0 ? LS_TILE_LOSS : tile, last = tile < 0 ? LS_TILE_ALL : tile;
-    bool found = false;
-    for (int t = first; t <= last; t++) {
-        if (!try_tile(s, w, (ls_tile_kind)t)) continue;
-        const ls_saving *saving = &s->target.saving;
-        if (!found || saving->drop < out->drop) *out = *saving;
-        found = true;
-        if (w->sought != RECOMPUTE || saving->drop == 0) break;
+static bool try_both_tiles(search *s, const way *w, struct ls_plan_drop found[LS_TILE_ALL + 1], ls_saving *out) {
+    if (found[LS_TILE_ALL].high <= 0) {
+        begin_tile(s, w, LS_TILE_LOSS);
+        s->target.saving.drop = 0;
+        *out = s->target.saving;
+        if (fits(s)) return true;
     }
-    return found;
+    const bool all = try_tile(s, w, LS_TILE_ALL, &found[LS_TILE_ALL]);
+    if (all) {
+        *out = s->target.saving;
+        begin_tile(s, w, LS_TILE_LOSS);
+        s->target.saving.drop = out->drop;
+        if (!fits(s)) return true;
+    }
+    if (!try_tile(s, w, LS_TILE_LOSS, &found[LS_TILE_LOSS]) || (all && s->target.saving.drop > out->drop)) return all;
+    *out = s->target.saving;
+    return true;
 }
 
-enum { MOST_WAYS = 8 };
+/* Tries to tile the loss, and all, as far as the request leaves that free. False: the rank does not fit this way. */
+static bool try_way(search *s, const way *w, struct ls_plan_drop found[LS_TILE_ALL + 1], ls_saving *out) {
+    const int tile = s->request->tile;
+    const int first = tile < 0 ? LS_TILE_LOSS : tile, last = tile < 0 ? LS_TILE_ALL : tile;
+    if (first < last && w->sought == RECOMPUTE && !s->request->only_fit) return try_both_tiles(s, w, found, out);
+    for (int i = first; i <= last; i++) {
+        const int t =
+            s->request->only_fit ? first + last - i : i; /* what needs least memory first, or what is fastest */
+        if (!try_tile(s, w, (ls_tile_kind)t, &found[t])) continue;
+        *out = s->target.saving;
+        return true;
+    }
+    return false;
+}
 
 /* The ways to try, recompute alone first. Offload gains nothing where the device computes in memory of the host. */
-static int list_ways(const search *s, way out[MOST_WAYS]) {
+static int list_ways(const search *s, way out[LS_PLAN_WAYS]) {
     const ls_plan_request *r = s->request;
-    const int most = ls_recompute_count(s->job), drop = (int)ls_min(ls_max(r->drop, 0), most);
+    const int drop = (int)ls_min(ls_max(r->drop, 0), s->most);
     const bool free_drop = r->drop < 0, free_offload = r->offload < 0 && r->host_apart;
     const bool may_state = r->offload_state < 0 ? r->host_apart : r->offload_state > 0;
     int n = 0;
@@ -177,7 +264,7 @@ static int list_ways(const search *s, way out[MOST_WAYS]) {
         if (!free_offload) continue;
         out[n++] = (way){OFFLOAD, state != 0, drop, 0};
         if (!free_drop) continue;
-        out[n++] = (way){OFFLOAD, state != 0, most, 0};
+        out[n++] = (way){OFFLOAD, state != 0, s->most, 0};
         out[n++] = (way){RECOMPUTE, state != 0, 0, LS_OFFLOAD_ALL};
     }
     return n;
@@ -188,15 +275,15 @@ static bool is_free(const ls_saving *saving) {
     return saving->drop == 0 && saving->offload == 0 && !saving->offload_state && saving->tile != LS_TILE_ALL;
 }
 
-/* The fastest of the ways to fit. False: there is none, and what needs fewest bytes is s->smallest. */
+/* The fastest of the ways to fit. False: there is none. */
 static bool choose(search *s, ls_saving *out) {
-    way ways[MOST_WAYS];
+    way ways[LS_PLAN_WAYS];
     const int n = list_ways(s, ways);
     double best_seconds = INFINITY;
     bool fit = false;
     for (int i = 0; i < n && s->status.code == LS_OK; i++) {
         ls_saving found = {0};
-        if (!try_way(s, &ways[i], &found)) continue;
+        if (!try_way(s, &ways[i], s->found->drop[mode_of(&s->target)][i], &found)) continue;
         const bool settled = n == 1 || is_free(&found) || s->request->only_fit;
         s->target.saving = found;
         const double seconds = settled ? 0 : seconds_of(s);
@@ -208,9 +295,10 @@ static bool choose(search *s, ls_saving *out) {
     return fit;
 }
 
-ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int64_t allowed, ls_target *target,
-                         size_t *lacking) {
-    target->saving = (ls_saving){.drop = (int)ls_min(ls_max(request->drop, 0), ls_recompute_count(job)),
+ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int64_t allowed, ls_plan_found *found,
+                         ls_target *target, size_t *lacking) {
+    const int most = ls_recompute_count(job);
+    target->saving = (ls_saving){.drop = (int)ls_min(ls_max(request->drop, 0), most),
                                  .tile = request->tile < 0 ? LS_TILE_LOSS : (ls_tile_kind)request->tile,
                                  .tile_rows = request->tile_rows,
                                  .offload = (int)ls_max(request->offload, 0),
@@ -219,15 +307,17 @@ ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int6
     if (allowed <= 0) return ls_ok();
     search s = {.job = job,
                 .request = request,
+                .found = found,
                 .target = *target,
                 .allowed = (size_t)allowed,
-                .least = SIZE_MAX,
-                .smallest = target->saving,
-                .status = ls_ok()};
+                .most = most,
+                .status = ls_ok(),
+                .arena = ls_arena_create()};
     if (!choose(&s, &target->saving)) {
-        target->saving = s.smallest;
-        *lacking = s.least;
+        *lacking = SIZE_MAX;
+        find_smallest(&s, &target->saving, lacking);
     }
+    ls_arena_destroy(s.arena);
     return s.status;
 }
 

@@ -15,6 +15,7 @@
 #include "program/program.h"
 #include "support/images.h"
 #include "support/meshes.h"
+#include "support/scratch.h"
 
 enum { UNIT = 64 }; /* that offsets are multiples of */
 
@@ -33,7 +34,7 @@ static void use(life *lives, const ls_operand *o, int at) {
 /* From the operands. Whoever overwrites what a put reads waits for the put. */
 static life *lives_of(const ls_image *image, int program) {
     const ls_program *p = &image->programs[program];
-    life *lives = malloc(sizeof *lives * (size_t)image->n_buffers);
+    life *lives = calloc((size_t)image->n_buffers, sizeof *lives);
     for (int b = 0; b < image->n_buffers; b++) lives[b] = (life){p->n_instrs, -1};
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
@@ -180,8 +181,47 @@ static void so_it_is_for_all_graphs_and_savings(void **state) {
     print_message("at most %.2f %% above the lower bound\n", 100 * worst);
 }
 
+static size_t bytes_of(const ls_job *job, ls_target target, size_t allowed) {
+    ls_image *image;
+    target.made_for = LS_FOR_BYTES;
+    target.allowed = allowed;
+    assert_ok(ls_compile(job, &target, &image));
+    const size_t bytes = ls_image_mapped(image);
+    ls_image_destroy(image);
+    return bytes;
+}
+
+/* An image that is compiled for its bytes alone fits where a whole one does, whatever is allowed. */
+static void bytes_alone_say_what_fits(void **state) {
+    (void)state;
+    static const ls_saving savings[] = {{0}, {.drop = 9}, {.drop = 1 << 20, .tile = LS_TILE_ALL, .tile_rows = 4}};
+    for (size_t m = 0; m < LS_COUNT(meshes); m++) {
+        const ls_target target = {.mesh = mesh_of(meshes[m].dp, meshes[m].ring, meshes[m].ulysses),
+                                  .strategy = meshes[m].strategy,
+                                  .isa = LS_ISA_BASE,
+                                  .threads = 1,
+                                  .saving = savings[m % LS_COUNT(savings)]};
+        ls_graph *g = ls_graph_create(LS_F32);
+        const ls_job job = job_of_loss(g, llama_loss(g), false, NULL);
+        ls_image *whole;
+        assert_ok(ls_compile(&job, &target, &whole));
+        const size_t bytes = ls_image_mapped(whole),
+                     least = bytes - whole->bytes[LS_PRIVATE] + whole->least[LS_PRIVATE];
+        assert_int_equal(bytes_of(&job, target, 0), bytes);
+        for (size_t allowed = least - 2; allowed <= bytes + 2; allowed++) {
+            const size_t found = bytes_of(&job, target, allowed);
+            assert_int_equal(found <= allowed, bytes <= allowed);
+            assert_true(found <= allowed || found <= bytes);
+            if (allowed + 2 < bytes && allowed > least + 1) allowed += (bytes - 2 - allowed) / 2;
+        }
+        ls_image_destroy(whole);
+        ls_graph_destroy(g);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(peak_is_near_the_lower_bound),
-                                       cmocka_unit_test(so_it_is_for_all_graphs_and_savings)};
+                                       cmocka_unit_test(so_it_is_for_all_graphs_and_savings),
+                                       cmocka_unit_test(bytes_alone_say_what_fits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,7 +93,7 @@ static void test_no_more_memory(void **state) {
             memcpy(scheduled, image->bytes, sizeof scheduled);
             memcpy(least, image->least, sizeof least);
             for (int p = 0; p < image->n_programs; p++) emit_again(image, p);
-            ls_place(image);
+            ls_place(image, 0);
             for (int s = 0; s < LS_SPACES; s++) {
                 assert_true(least[s] <= image->least[s]);
                 /* Or, where placement happened to meet the bound for the other list, within a hundredth of it. */
@@ -144,7 +144,7 @@ static void test_no_more_exposed(void **state) {
         ls_image *image = set.image[0];
         const double scheduled = exposed_seconds(image, ls_program_find(image, LS_PROGRAM_STEP), LATENCY);
         for (int p = 0; p < image->n_programs; p++) emit_again(image, p);
-        ls_place(image);
+        ls_place(image, 0);
         ls_order(image);
         const double emitted = exposed_seconds(image, ls_program_find(image, LS_PROGRAM_STEP), LATENCY);
         print_message("%-8s %d x %d x %d: %.2f ms exposed, as emitted %.2f\n", meshes[m].strategy, meshes[m].dp,

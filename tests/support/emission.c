@@ -53,7 +53,7 @@ ls_image *emission_end(emission *e) {
     for (int i = 0; i < image->n_buffers && i < EMISSION_BUFFERS; i++) program->kept[i].effect = e->effect[i];
     ls_name_values(image);
     ls_schedule(image);
-    ls_place(image);
+    ls_place(image, 0);
     ls_order(image);
     return image;
 }
