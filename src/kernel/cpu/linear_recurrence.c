@@ -7,7 +7,8 @@ static views forward_views(const ls_kernel_call *call) {
                          .v = &call->in[2],
                          .decay = &call->in[3],
                          .beta = &call->in[4],
-                         .places = &call->in[5]},
+                         .places = &call->in[5],
+                         .result = &call->out[0]},
                  call);
 }
 
@@ -38,12 +39,12 @@ static ls_status forward_prepare(const ls_kernel_call *call, void **state) {
 }
 
 /* The results of a chunk of a head; S becomes the state behind it. */
-static void head_forward(const views *x, forward_room *r, int64_t b, int64_t h, rows S) {
-    const chunk *c = &r->c;
-    make_head(x, &r->c, b, h);
+static void head_forward(const views *x, forward_room *r, int64_t h, rows S) {
+    chunk *c = &r->c;
+    make_head(x, c, h);
     if (c->fresh) clear(S, x->D);
     const rows written = find_written(x, c, S, r->written);
-    product(r->o, c->n, as_it_is(c->qe), S, x->D, alone());
+    product(r->o, c->n, as_it_is(c->qe.of), S, x->D, (finish){.sign = 1, .by = c->qe.by, .next = &c->next});
     product_of(LOWER, r->o, c->n, x->LE, as_it_is(c->P), written, c->n, plus(r->o));
     advance(x, c, S, S, written);
 }
@@ -51,13 +52,13 @@ static void head_forward(const views *x, forward_room *r, int64_t b, int64_t h, 
 static void bundle_forward(const ls_kernel_call *call, const views *x, forward_room *r, const bundle *of) {
     for (int64_t first = 0, end; first < x->N; first = end) {
         end = chunk_end(x, of->b, first);
-        begin_chunk(x, &r->c, of->b, of->key, first, end, false);
+        begin_chunk(x, &r->c, of, first, end, false);
         for (int64_t h = of->first; h < of->past; h++) {
             const rows S = r->S[h - of->first];
             if (x->unmasked) /* all tokens read the same state */
                 product(r->o, r->c.n, as_it_is(r->c.q), S, x->D, alone());
             else
-                head_forward(x, r, of->b, h, S);
+                head_forward(x, r, h, S);
             store_rows(r->o, &call->out[0], of->b, first, r->c.n, h);
         }
     }

@@ -34,6 +34,7 @@ enum { BUNDLE = 4 };
 /* Views of a call; those that it does not have are NULL. */
 typedef struct views {
     const ls_view *q, *k, *v, *decay, *beta, *places, *grad_o;
+    const ls_view *result;            /* a row for each token and head of values; NULL: none */
     bool delta, unmasked, by_element; /* by_element: each element of a key decays by itself */
     int64_t B, N, K, H, D, E, LD, LE; /* LD, LE: in whole vectors */
 } views;
@@ -58,27 +59,35 @@ static inline int64_t place_of(const ls_view *v, int64_t b, int64_t n, int64_t h
     return b * v->stride[0] + n * v->stride[1] + h * v->stride[2];
 }
 
-/*
- * to = tokens first .. first+n-1 of a head. Those `ahead` of them are fetched meanwhile: rows of a head lie so far
- * apart that the processor does not guess them.
- */
-static inline void load_rows(rows to, const ls_view *v, int64_t b, int64_t first, int64_t n, int64_t h, int64_t ahead) {
-    enum { LINE = 64 / sizeof(element) };
+/* to = tokens first .. first+n-1 of a head. */
+static inline void load_rows(rows to, const ls_view *v, int64_t b, int64_t first, int64_t n, int64_t h) {
+    const int64_t count = v->size[3], whole = count / V_LANES * V_LANES;
     for (int64_t i = 0; i < n; i++) {
         const element *from = (const element *)v->data + place_of(v, b, first + i, h);
-        for (int64_t d = 0; d < v->size[3] && first + i + ahead >= 0 && first + i + ahead < v->size[1]; d += LINE)
-            __builtin_prefetch(from + ahead * v->stride[1] + d, 0, 2);
-        for (int64_t d = 0; d < to.columns; d += V_LANES)
-            v_store_f32(to.at + i * to.width + d, v_load(from + d, v->size[3] - d), V_LANES);
+        float *row = to.at + i * to.width;
+        for (int64_t d = 0; d < whole; d += V_LANES) v_store_f32(row + d, v_load(from + d, V_LANES), V_LANES);
+        if (whole < count) v_store_f32(row + whole, v_load(from + whole, count - whole), V_LANES);
     }
 }
 
 static inline void store_rows(rows from, const ls_view *v, int64_t b, int64_t first, int64_t n, int64_t h) {
+    const int64_t count = v->size[3], whole = count / V_LANES * V_LANES;
     for (int64_t i = 0; i < n; i++) {
         element *to = (element *)v->data + place_of(v, b, first + i, h);
-        for (int64_t d = 0; d < v->size[3]; d += V_LANES)
-            v_store(to + d, v_load_f32(from.at + i * from.width + d, V_LANES), v->size[3] - d);
+        const float *row = from.at + i * from.width;
+        for (int64_t d = 0; d < whole; d += V_LANES) v_store(to + d, load_whole(row + d), V_LANES);
+        if (whole < count) v_store(to + whole, load_whole(row + whole), count - whole);
     }
+}
+
+/* Those of tokens first .. first+n-1 of a head that exist, as rows to fetch. v NULL: none. */
+static inline next_rows rows_of_head(const ls_view *v, int64_t b, int64_t first, int64_t n, int64_t h) {
+    if (v == NULL) return (next_rows){.count = 0};
+    const int64_t begin = ls_max(0, first), end = ls_min(v->size[1], first + n), size = (int64_t)sizeof(element);
+    return (next_rows){.at = (const char *)((const element *)v->data + place_of(v, b, begin, h)),
+                       .step = v->stride[1] * size,
+                       .size = v->size[3] * size,
+                       .count = ls_max(0, end - begin)};
 }
 
 /* A matrix [n,count], dense, to rows of whole vectors, and back. */
@@ -106,23 +115,38 @@ static inline int64_t chunk_end(const views *x, int64_t b, int64_t first) {
     return end;
 }
 
+/* Runs of heads of values with one key, of all sequences: what a thread takes at a time. */
+typedef struct bundle {
+    int64_t b, key, first, past;
+} bundle;
+
 /* --- room --------------------------------------------------------------------------------------------------------- */
+
+/* Rows, each times the number `by` of its token; NULL: as they are. */
+typedef struct scaled {
+    rows of;
+    const float *by;
+} scaled;
 
 /* What belongs to a chunk of one key head, and then what belongs to one of its heads of values. */
 typedef struct chunk {
+    const bundle *of;
     int64_t first, n;
-    int64_t ahead; /* from its tokens to those of the chunk that comes next */
-    bool fresh;    /* a document begins: there is no state in front */
+    bool back;  /* the chunk in front of it comes next, and not the one behind it */
+    bool fresh; /* a document begins: there is no state in front */
+    fetches next;
     rows q, k, turned_k;
     rows qk, kk; /* of decays of heads: the products of q and k, and of k and k */
 
-    rows v;       /* as they are given */
-    rows g, e, f; /* of decays of elements */
-    rows qe, kf;
+    rows v;                                /* as they are given */
+    rows g, e, f;                          /* of decays of elements */
+    scaled qe, kf, bke;                    /* q e, k f, beta k e of a delta rule */
+    rows room_qe, room_kf, room_bke;       /* where they are, unless they are rows times numbers */
     rows D, P, A, T;                       /* D: of decays of heads */
-    rows bv, bke;                          /* beta v; of a delta rule beta k e */
+    rows bv;                               /* beta v, where values are added */
     rows some_x, some_k, turned_some;      /* decays of elements: factored parts */
     float *beta, *scalar, *up_to, *behind; /* by token; up_to and behind are e and f of decays of heads */
+    float *beta_up_to;                     /* beta e */
     float *last;                           /* what a state is multiplied by, for each element of a key */
 } chunk;
 
@@ -140,14 +164,14 @@ static inline chunk take_chunk(const views *x, room *at) {
     c.g = take(at, elements, x->LD);
     c.e = take(at, elements, x->LD);
     c.f = take(at, elements, x->LD);
-    c.qe = take(at, CHUNK, x->LD);
-    c.kf = take(at, CHUNK, x->LD);
+    c.room_qe = take(at, CHUNK, x->LD);
+    c.room_kf = take(at, CHUNK, x->LD);
     c.D = take(at, CHUNK, CHUNK);
     c.P = take(at, CHUNK, CHUNK);
     c.A = take(at, CHUNK, CHUNK);
     c.T = take(at, CHUNK, CHUNK);
     c.bv = take(at, CHUNK, x->LE);
-    c.bke = take(at, x->delta ? CHUNK : 0, x->LD);
+    c.room_bke = take(at, x->delta ? CHUNK : 0, x->LD);
     c.some_x = take(at, x->by_element ? PART : 0, x->LD);
     c.some_k = take(at, elements, x->LD);
     c.turned_some = take(at, x->by_element ? x->LD : 0, CHUNK);
@@ -155,6 +179,7 @@ static inline chunk take_chunk(const views *x, room *at) {
     c.scalar = take(at, 1, CHUNK).at;
     c.up_to = take(at, 1, CHUNK).at;
     c.behind = take(at, 1, CHUNK).at;
+    c.beta_up_to = take(at, 1, CHUNK).at;
     c.last = take(at, 1, x->LD).at;
     return c;
 }
@@ -229,9 +254,15 @@ static inline void scale_rows(rows to, rows from, const float *factor, int64_t n
             v_store_f32(to.at + i * to.width + d, v_set(factor[i]) * load_whole(from.at + i * from.width + d), V_LANES);
 }
 
-/* to = from times e, or f: those of elements, or one for each token. */
-static inline void decay_rows(const views *x, const chunk *c, rows to, rows from, rows elements, const float *tokens) {
+/*
+ * Rows times e, or f: those of elements, or one for each token. A product whose rows are those of the tokens can
+ * multiply by a token's number itself; others need the rows `multiplied`, which then are in `to`.
+ */
+static inline scaled decayed(const views *x, const chunk *c, rows to, rows from, rows elements, const float *tokens,
+                             bool multiplied) {
+    if (!x->by_element && !multiplied) return (scaled){from, tokens};
     x->by_element ? multiply(to, from, elements, c->n) : scale_rows(to, from, tokens, c->n);
+    return (scaled){to, NULL};
 }
 
 /* Of decays of elements: exp of the sum of decays of tokens first..first+i, times row i, for n of them. */
@@ -305,22 +336,43 @@ static inline void find_scores(const views *x, const chunk *c, rows out, rows of
 /* --- a chunk ------------------------------------------------------------------------------------------------------ */
 
 /*
- * Tokens first .. end-1 of a key head; `back`: the chunk in front of it comes next. What is given decides what is made:
- * P needs q, and without values only a map that takes from states needs it.
+ * Tokens first .. end-1 of the key head of a bundle. What is given decides what is made: P needs q, and without values
+ * only a map that takes from states needs it.
  */
-static inline void begin_chunk(const views *x, chunk *c, int64_t b, int64_t key, int64_t first, int64_t end,
-                               bool back) {
+static inline void begin_chunk(const views *x, chunk *c, const bundle *of, int64_t first, int64_t end, bool back) {
+    const int64_t next = back ? first - CHUNK : end;
+    c->of = of;
     c->first = first;
     c->n = end - first;
-    c->ahead = back ? -CHUNK : CHUNK;
-    c->fresh = begins(x, b, first);
-    load_rows(c->k, x->k, b, first, c->n, key, c->ahead);
+    c->back = back;
+    c->fresh = begins(x, of->b, first);
+    c->next = (fetches){.of = {[NEXT - 2] = rows_of_head(x->q, of->b, next, CHUNK, of->key),
+                               [NEXT - 1] = rows_of_head(x->k, of->b, next, CHUNK, of->key)}};
+    load_rows(c->k, x->k, of->b, first, c->n, of->key);
     const bool scores = x->q != NULL && (x->delta || x->v != NULL);
-    if (x->q != NULL) load_rows(c->q, x->q, b, first, c->n, key, c->ahead);
+    if (x->q != NULL) load_rows(c->q, x->q, of->b, first, c->n, of->key);
     if (x->by_element || x->unmasked) return;
     if (x->delta || scores) turn(c->turned_k, c->k, c->n, x->LD);
     if (scores) lower_of_product(c->qk, c->n, as_it_is(c->q), c->turned_k, x->D);
     if (x->delta) lower_of_product(c->kk, c->n, as_it_is(c->k), c->turned_k, x->D);
+}
+
+/* What a head's products fetch: where its results go, and what the next head of the bundle or of its next chunk reads.
+ */
+static inline void fetch_for(const views *x, chunk *c, int64_t h) {
+    const bundle *of = c->of;
+    const bool last = h + 1 == of->past;
+    const int64_t head = last ? of->first : h + 1;
+    const int64_t first = !last ? c->first : c->back ? c->first - CHUNK : c->first + c->n;
+    c->next.of[0] = rows_of_head(x->result, of->b, c->first, c->n, h);
+    c->next.of[1] = rows_of_head(x->v, of->b, first, CHUNK, head);
+    c->next.of[2] = rows_of_head(x->grad_o, of->b, first, CHUNK, head);
+}
+
+/* The same finish, with the next rows fetched meanwhile. */
+static inline finish fetching(chunk *c, finish s) {
+    s.next = &c->next;
+    return s;
 }
 
 static inline void load_gates(const views *x, chunk *c, int64_t b, int64_t h) {
@@ -338,40 +390,43 @@ static inline void load_gates(const views *x, chunk *c, int64_t b, int64_t h) {
 static inline void clear_behind(rows m, int64_t n) { clear(row_from(m, n), ls_ceil_div(n, SOLVED) * SOLVED - n); }
 
 /* What of a head does not depend on a state. */
-static inline void make_head(const views *x, chunk *c, int64_t b, int64_t h) {
+static inline void make_head(const views *x, chunk *c, int64_t h) {
+    const int64_t b = c->of->b;
+    fetch_for(x, c, h);
     load_gates(x, c, b, h);
-    if (x->v != NULL) {
-        load_rows(c->v, x->v, b, c->first, c->n, h, c->ahead);
-        scale_rows(c->bv, c->v, c->beta, c->n);
-    }
+    if (x->v != NULL) load_rows(c->v, x->v, b, c->first, c->n, h);
+    if (x->v != NULL && !x->delta) scale_rows(c->bv, c->v, c->beta, c->n);
     x->by_element ? find_decays_of_elements(x, c) : find_decays_of_heads(x, c);
-    decay_rows(x, c, c->kf, c->k, c->f, c->behind);
+    c->kf = decayed(x, c, c->room_kf, c->k, c->f, c->behind, !c->back);
     if (x->q != NULL) {
-        decay_rows(x, c, c->qe, c->q, c->e, c->up_to);
+        c->qe = decayed(x, c, c->room_qe, c->q, c->e, c->up_to, c->back);
         if ((x->delta || x->v != NULL) && !x->unmasked) find_scores(x, c, c->P, c->q, c->qk, false);
     }
     if (!x->delta) return;
     find_scores(x, c, c->A, c->k, c->kk, true);
     scale_rows(c->T, c->A, c->beta, c->n);
-    decay_rows(x, c, c->bke, c->k, c->e, c->up_to);
-    scale_rows(c->bke, c->bke, c->beta, c->n);
+    for (int64_t i = 0; i < c->n; i++) c->beta_up_to[i] = c->beta[i] * c->up_to[i];
+    c->bke = decayed(x, c, c->room_bke, c->k, c->e, c->beta_up_to, c->back);
+    if (x->by_element) scale_rows(c->room_bke, c->room_bke, c->beta, c->n);
     clear_behind(c->T, c->n);
 }
 
 /* V', of E columns or, of a map, of LE + D, where V has zeros; in `written`, or where values are added in c->bv. */
-static inline rows find_written(const views *x, const chunk *c, rows S, rows written) {
+static inline rows find_written(const views *x, chunk *c, rows S, rows written) {
     if (!x->delta) return c->bv;
     const rows more = m_of(x, written);
-    product(u_of(x, written), c->n, as_it_is(c->bke), S, x->D, minus(c->bv));
-    if (more.columns > 0) product(more, c->n, as_it_is(c->bke), m_of(x, S), x->D, negative());
+    const finish taken = {.sign = -1, .by = c->bke.by, .to = c->v, .factor = c->beta, .next = &c->next};
+    product(u_of(x, written), c->n, as_it_is(c->bke.of), S, x->D, taken);
+    if (more.columns > 0)
+        product(more, c->n, as_it_is(c->bke.of), m_of(x, S), x->D, (finish){.sign = -1, .by = c->bke.by});
     clear_behind(written, c->n);
     solve(c->T, written, c->n);
     return written;
 }
 
 /* to: the state behind the chunk, whose V' is given. */
-static inline void advance(const views *x, const chunk *c, rows to, rows S, rows written) {
-    product(to, x->D, turned(c->kf), written, c->n, plus_of(c->last, S));
+static inline void advance(const views *x, chunk *c, rows to, rows S, rows written) {
+    product(to, x->D, turned(c->kf.of), written, c->n, fetching(c, plus_of(c->last, S)));
 }
 
 /* --- a chunk backwards -------------------------------------------------------------------------------------------- */
@@ -380,8 +435,8 @@ static inline void advance(const views *x, const chunk *c, rows to, rows S, rows
  * z: the gradient of V', P^T dO + (k f) dS, and in a delta rule then that of the right side from which V' is solved; of
  * a map, dS and z have more columns.
  */
-static inline void find_written_gradient(const views *x, const chunk *c, rows dS, rows grad_o, rows z) {
-    product(z, c->n, as_it_is(c->kf), dS, x->D, alone());
+static inline void find_written_gradient(const views *x, chunk *c, rows dS, rows grad_o, rows z) {
+    product(z, c->n, as_it_is(c->kf.of), dS, x->D, (finish){.sign = 1, .by = c->kf.by, .next = &c->next});
     product_of(UPPER, z, c->n, x->LE, turned(c->P), grad_o, c->n, plus(z));
     if (!x->delta) return;
     clear_behind(z, c->n);
@@ -389,20 +444,16 @@ static inline void find_written_gradient(const views *x, const chunk *c, rows dS
 }
 
 /* dS becomes the gradient of the state in front of the chunk; z as above, read in a delta rule alone. */
-static inline void retreat(const views *x, const chunk *c, rows dS, rows grad_o, rows z) {
+static inline void retreat(const views *x, chunk *c, rows dS, rows grad_o, rows z) {
     const rows u = u_of(x, dS), more = m_of(x, dS);
-    product(u, x->D, turned(c->qe), grad_o, c->n, plus_of(c->last, u));
+    product(u, x->D, turned(c->qe.of), grad_o, c->n, fetching(c, plus_of(c->last, u)));
     if (!x->delta) return;
-    product(u, x->D, turned(c->bke), z, c->n, minus(u));
-    if (more.columns > 0) product(more, x->D, turned(c->bke), m_of(x, z), c->n, (onto){-1, more, c->last});
+    product(u, x->D, turned(c->bke.of), z, c->n, fetching(c, minus(u)));
+    if (more.columns > 0)
+        product(more, x->D, turned(c->bke.of), m_of(x, z), c->n, (finish){.sign = -1, .to = more, .factor = c->last});
 }
 
 /* --- work in parts ------------------------------------------------------------------------------------------------ */
-
-/* Runs of heads of values with one key, of all sequences: what a thread takes at a time. */
-typedef struct bundle {
-    int64_t b, key, first, past;
-} bundle;
 
 static inline bundle bundle_at(const views *x, int64_t i) {
     const int64_t group = x->H / x->K, each = ls_ceil_div(group, BUNDLE), key = i / each % x->K;

@@ -32,7 +32,8 @@ static views grad_views(const ls_kernel_call *call) {
                          .decay = &call->in[3],
                          .beta = &call->in[4],
                          .places = &call->in[5],
-                         .grad_o = &call->in[6]},
+                         .grad_o = &call->in[6],
+                         .result = &call->out[2]},
                  call);
 }
 
@@ -212,7 +213,7 @@ static void scores_of_elements_back(grad_room *r, rows of, rows d_of) {
 
 /* Through P, Q e and K f; S: in front of the chunk; dS: of the state behind it. */
 static void through_state(const views *x, grad_room *r, rows written, rows S, rows dS) {
-    const chunk *c = &r->c;
+    chunk *c = &r->c;
     turn(r->turned_written, written, c->n, x->LE);
     lower_of_product(r->scores, c->n, as_it_is(r->grad_o), r->turned_written, x->E);
     if (x->by_element)
@@ -220,10 +221,10 @@ static void through_state(const views *x, grad_room *r, rows written, rows S, ro
     else
         scores_of_heads_back(r, c->qk, r->dqk, NULL);
     turn(r->turned_S, S, x->D, x->LE);
-    product(r->dqe, c->n, as_it_is(r->grad_o), r->turned_S, x->E, alone());
-    if (x->delta) product(r->w, c->n, as_it_is(r->z), r->turned_S, x->E, negative());
+    product(r->dqe, c->n, as_it_is(r->grad_o), r->turned_S, x->E, fetching(c, alone()));
+    if (x->delta) product(r->w, c->n, as_it_is(r->z), r->turned_S, x->E, (finish){.sign = -1, .next = &c->next});
     turn(r->turned_S, dS, x->D, x->LE);
-    product(r->dkf, c->n, as_it_is(written), r->turned_S, x->E, alone());
+    product(r->dkf, c->n, as_it_is(written), r->turned_S, x->E, fetching(c, alone()));
 }
 
 static void store_gate(const ls_view *to, int64_t b, int64_t n, int64_t h, float value) {
@@ -285,9 +286,9 @@ static void store_decays(const ls_kernel_call *call, const views *x, grad_room *
 
 /* S: in front of the chunk; dS: of the state behind it, and then of that in front. */
 static void head_back(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h, rows S, rows dS) {
-    const chunk *c = &r->c;
-    make_head(x, &r->c, b, h);
-    load_rows(r->grad_o, x->grad_o, b, c->first, c->n, h, c->ahead);
+    chunk *c = &r->c;
+    make_head(x, c, h);
+    load_rows(r->grad_o, x->grad_o, b, c->first, c->n, h);
     const rows written = find_written(x, c, S, r->written);
     find_written_gradient(x, c, dS, r->grad_o, r->z);
     for (int64_t d = 0; d < x->D; d++) r->last[d] = dot(S, dS, d);
@@ -307,8 +308,8 @@ static void head_back(const ls_kernel_call *call, const views *x, grad_room *r, 
 static void head_back_unmasked(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h, rows S,
                                rows dS) {
     const chunk *c = &r->c;
-    make_head(x, &r->c, b, h);
-    load_rows(r->grad_o, x->grad_o, b, c->first, c->n, h, c->ahead);
+    make_head(x, &r->c, h);
+    load_rows(r->grad_o, x->grad_o, b, c->first, c->n, h);
     turn(r->turned_S, S, x->D, x->LE);
     product(r->dq, c->n, as_it_is(r->grad_o), r->turned_S, x->E, plus(r->dq));
     turn(r->turned_S, dS, x->D, x->LE);
@@ -330,17 +331,17 @@ static rows kept_state(const views *x, const grad_room *r, int64_t i, int64_t sl
 static int64_t keep_states(const views *all, grad_room *r, const bundle *of, int64_t *chunks) {
     views front = *all;
     const views *x = &front;
-    front.q = NULL; /* results are not needed */
+    front.q = front.result = NULL; /* results are not needed */
     int64_t kept = 1;
     *chunks = 0;
     for (int64_t first = 0, end; first < x->N; first = end) {
         end = chunk_end(x, of->b, first);
         r->ends[(*chunks)++] = (int32_t)end;
         if (x->unmasked || end == x->N || begins(x, of->b, end)) continue;
-        begin_chunk(x, &r->c, of->b, of->key, first, end, false);
+        begin_chunk(x, &r->c, of, first, end, false);
         for (int64_t h = of->first, i = 0; h < of->past; h++, i++) {
             const rows S = r->c.fresh ? r->zero : kept_state(x, r, i, kept - 1);
-            make_head(x, &r->c, of->b, h);
+            make_head(x, &r->c, h);
             advance(x, &r->c, kept_state(x, r, i, kept), S, find_written(x, &r->c, S, r->written));
         }
         kept++;
@@ -382,7 +383,7 @@ static void bundle_back(const ls_kernel_call *call, const views *x, grad_room *r
     }
     int64_t kept = keep_states(x, r, of, &n);
     while (n-- > 0) {
-        begin_chunk(x, &r->c, of->b, of->key, n > 0 ? r->ends[n - 1] : 0, r->ends[n], true);
+        begin_chunk(x, &r->c, of, n > 0 ? r->ends[n - 1] : 0, r->ends[n], true);
         clear(r->dqk, CHUNK);
         clear(r->dkk, CHUNK);
         clear(r->dq, r->c.n);

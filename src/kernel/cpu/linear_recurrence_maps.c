@@ -54,8 +54,8 @@ static ls_status map_prepare(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_LINEAR_RECURRENCE_MAP, call, state);
 }
 
-static void head_map(const views *x, map_room *r, int64_t b, int64_t h, int64_t i) {
-    make_head(x, &r->c, b, h);
+static void head_map(const views *x, map_room *r, int64_t h, int64_t i) {
+    make_head(x, &r->c, h);
     if (r->c.fresh) clear(r->S[i], x->D);
     const rows written = find_written(x, &r->c, r->S[i], r->written);
     advance(x, &r->c, r->S[i], r->S[i], written);
@@ -68,8 +68,8 @@ static void map_body(const ls_kernel_call *call, const views *x, const bundle *o
     for (int64_t i = 0; i < n; i++) begin_map(x, r.S[i], r.factor[i]);
     for (int64_t first = 0, end; first < x->N; first = end) {
         end = chunk_end(x, of->b, first);
-        begin_chunk(x, &r.c, of->b, of->key, first, end, false);
-        for (int64_t i = 0; i < n; i++) head_map(x, &r, of->b, of->first + i, i);
+        begin_chunk(x, &r.c, of, first, end, false);
+        for (int64_t i = 0; i < n; i++) head_map(x, &r, of->first + i, i);
     }
     for (int64_t i = 0; i < n; i++) {
         float *map = (float *)call->out[0].data + (of->b * x->H + of->first + i) * size, *M = map + x->D * x->E;
@@ -131,10 +131,10 @@ static ls_status back_prepare(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_LINEAR_RECURRENCE_BACK, call, state);
 }
 
-static void head_back(const views *x, back_room *r, int64_t b, int64_t h, int64_t i) {
-    const chunk *c = &r->c;
-    make_head(x, &r->c, b, h);
-    load_rows(r->grad_o, x->grad_o, b, c->first, c->n, h, c->ahead);
+static void head_back(const views *x, back_room *r, int64_t h, int64_t i) {
+    chunk *c = &r->c;
+    make_head(x, c, h);
+    load_rows(r->grad_o, x->grad_o, c->of->b, c->first, c->n, h);
     if (x->delta) find_written_gradient(x, c, r->dS[i], r->grad_o, r->z);
     retreat(x, c, r->dS[i], r->grad_o, r->z);
     if (c->fresh) clear(r->dS[i], x->D);
@@ -148,8 +148,8 @@ static void back_body(const ls_kernel_call *call, const views *x, const bundle *
     for (int64_t first = 0; first < x->N; first = r.ends[n++]) r.ends[n] = (int32_t)chunk_end(x, of->b, first);
     for (int64_t i = 0; i < heads; i++) begin_map(x, r.dS[i], r.factor[i]);
     while (n-- > 0) {
-        begin_chunk(x, &r.c, of->b, of->key, n > 0 ? r.ends[n - 1] : 0, r.ends[n], true);
-        for (int64_t i = 0; i < heads; i++) head_back(x, &r, of->b, of->first + i, i);
+        begin_chunk(x, &r.c, of, n > 0 ? r.ends[n - 1] : 0, r.ends[n], true);
+        for (int64_t i = 0; i < heads; i++) head_back(x, &r, of->first + i, i);
     }
     for (int64_t i = 0; i < heads; i++) {
         float *map = (float *)call->out[0].data + (of->b * x->H + of->first + i) * size, *M = map + x->D * x->E;

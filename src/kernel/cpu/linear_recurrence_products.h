@@ -51,45 +51,73 @@ typedef struct left {
 static inline left as_it_is(rows m) { return (left){m.at, m.width, 1}; }
 static inline left turned(rows m) { return (left){m.at, 1, m.width}; }
 
-/* What a product is added to, times `sign`: rows that are multiplied by `factor`, NULL: by 1. at NULL: to nothing. */
-typedef struct onto {
+/*
+ * Rows in memory that a kernel reads or writes next. They lie so far apart that the processor does not guess them, and
+ * many fetches at once would make loads wait. So products fetch one row behind each of their blocks.
+ */
+typedef struct next_rows {
+    const char *at;
+    int64_t step, size; /* in bytes, from row to row and of a row */
+    int64_t count;
+} next_rows;
+
+enum { NEXT = 5 };
+typedef struct fetches {
+    next_rows of[NEXT]; /* the first that has rows left is fetched from */
+} fetches;
+
+static inline void fetch_row(fetches *f) {
+    enum { LINE = 64 };
+    for (int i = 0; f != NULL && i < NEXT; i++) {
+        next_rows *n = &f->of[i];
+        if (n->count == 0) continue;
+        for (int64_t d = 0; d < n->size; d += LINE) __builtin_prefetch(n->at + d, 0, 2);
+        n->at += n->step;
+        n->count--;
+        return;
+    }
+}
+
+/* How a product a b ends: y_i = sign by_i (a b)_i + factor_i to_i. by, factor NULL: 1. to.at NULL: nothing is added. */
+typedef struct finish {
     float sign;
+    const float *by;
     rows to;
     const float *factor;
-} onto;
+    fetches *next;
+} finish;
 
-static inline onto alone(void) { return (onto){.sign = 1}; }
-static inline onto negative(void) { return (onto){.sign = -1}; }
-static inline onto plus(rows to) { return (onto){1, to, NULL}; }
-static inline onto minus(rows to) { return (onto){-1, to, NULL}; }
-static inline onto plus_of(const float *factor, rows to) { return (onto){1, to, factor}; }
+static inline finish alone(void) { return (finish){.sign = 1}; }
+static inline finish plus(rows to) { return (finish){.sign = 1, .to = to}; }
+static inline finish minus(rows to) { return (finish){.sign = -1, .to = to}; }
+static inline finish plus_of(const float *factor, rows to) { return (finish){.sign = 1, .to = to, .factor = factor}; }
 
 /* What of `a` is not 0: all, what is on and below its diagonal, or on and above it. */
 typedef enum shape { WHOLE, LOWER, UPPER } shape;
 
-V_INLINE void product_block(int vectors, rows y, int64_t n, left a, rows b, int64_t depth, onto s, int64_t i,
+V_INLINE void product_block(int vectors, rows y, int64_t n, left a, rows b, int64_t depth, finish s, int64_t i,
                             int64_t j) {
     v_f32 block[VECTOR_ROWS][VECTOR_COLUMNS];
     vector_sums(block, vectors, depth, a.at, a.row, a.step, b.at + j, b.width, NULL);
-    const v_f32 sign = v_set(s.sign);
 #pragma GCC unroll 8
     for (int r = 0; r < VECTOR_ROWS; r++) {
         if (r == n) break;
+        const v_f32 by = v_set(s.by != NULL ? s.sign * s.by[i + r] : s.sign);
         const v_f32 factor = v_set(s.factor != NULL ? s.factor[i + r] : 1.0f);
         const float *from = s.to.at + (i + r) * s.to.width + j;
         float *to = y.at + (i + r) * y.width + j;
 #pragma GCC unroll 4
         for (int v = 0; v < vectors; v++) {
-            v_f32 z = sign * block[r][v];
+            v_f32 z = by * block[r][v];
             if (s.to.at != NULL) z += factor * load_whole(from + v * V_LANES);
             v_store_f32(to + v * V_LANES, z, V_LANES);
         }
     }
 }
 
-/* Rows i and behind, VECTOR_ROWS of n, of columns from j on. */
-static inline void product_rows(rows y, int64_t n, int64_t columns, left a, rows b, int64_t depth, onto s, int64_t i,
-                                int64_t j) {
+/* Rows i and behind, VECTOR_ROWS of n, of columns from j on. Not inlined: strides would not stay in registers. */
+static __attribute__((noinline)) void product_rows(rows y, int64_t n, int64_t columns, left a, rows b, int64_t depth,
+                                                   finish s, int64_t i, int64_t j) {
     const int64_t some = ls_min(VECTOR_ROWS, n - i);
     switch (ls_min(VECTOR_COLUMNS, (columns - j) / V_LANES)) {
     case 1:
@@ -106,18 +134,19 @@ static inline void product_rows(rows y, int64_t n, int64_t columns, left a, rows
     }
 }
 
-/* y [n,columns] becomes a b, added to what s says; columns are whole vectors. Rows of `a` behind the n are read. */
-static inline void product_of(shape of, rows y, int64_t n, int64_t columns, left a, rows b, int64_t depth, onto s) {
+/* y [n,columns] becomes a b, finished as s says; columns are whole vectors. Rows of `a` behind the n are read. */
+static inline void product_of(shape of, rows y, int64_t n, int64_t columns, left a, rows b, int64_t depth, finish s) {
     for (int64_t j = 0; j < columns; j += VECTOR_COLUMNS * V_LANES) {
         for (int64_t i = 0; i < n; i += VECTOR_ROWS) {
             const int64_t first = of == UPPER ? i : 0, past = of == LOWER ? ls_min(depth, i + VECTOR_ROWS) : depth;
             const left some = {a.at + i * a.row + first * a.step, a.row, a.step};
             product_rows(y, n, columns, some, row_from(b, first), past - first, s, i, j);
+            fetch_row(s.next);
         }
     }
 }
 
-static inline void product(rows y, int64_t n, left a, rows b, int64_t depth, onto s) {
+static inline void product(rows y, int64_t n, left a, rows b, int64_t depth, finish s) {
     product_of(WHOLE, y, n, y.columns, a, b, depth, s);
 }
 
@@ -146,8 +175,8 @@ static inline void turn(rows to, rows from, int64_t n, int64_t columns) {
 
 /* --- the solution of (I + T) X = B -------------------------------------------------------------------------------- */
 
-/* Rows that stay in registers while they are solved. */
-enum { SOLVED = V_REGISTERS / 2 };
+/* Rows that stay in registers while they are solved: whole blocks of a product. */
+enum { SOLVED = VECTOR_ROWS * (V_REGISTERS == 32 ? 4 : 2) };
 
 /*
  * SOLVED rows of x, by those of T within them: the rows in turn, or with T transposed the last first. t: row i of what
@@ -156,16 +185,16 @@ enum { SOLVED = V_REGISTERS / 2 };
 V_INLINE void solve_block(const float *t, int64_t row, int64_t step, rows x, bool upwards) {
     for (int64_t d = 0; d < x.columns; d += V_LANES) {
         v_f32 y[SOLVED];
-#pragma GCC unroll 16
+#pragma GCC unroll 24
         for (int r = 0; r < SOLVED; r++) y[r] = load_whole(x.at + r * x.width + d);
-#pragma GCC unroll 16
+#pragma GCC unroll 24
         for (int done = 0; done < SOLVED; done++) {
             const int from = upwards ? SOLVED - 1 - done : done;
-#pragma GCC unroll 16
+#pragma GCC unroll 24
             for (int r = 0; r < SOLVED; r++)
                 if (upwards ? r < from : r > from) y[r] -= v_set(t[r * row + from * step]) * y[from];
         }
-#pragma GCC unroll 16
+#pragma GCC unroll 24
         for (int r = 0; r < SOLVED; r++) v_store_f32(x.at + r * x.width + d, y[r], V_LANES);
     }
 }
