@@ -104,6 +104,13 @@ ls_tensor ls_l2norm(ls_graph *graph, ls_tensor x, double epsilon, double scale);
 ls_tensor ls_rmsnorm_offset(ls_graph *graph, ls_tensor x, ls_tensor weight, double epsilon, double offset);
 
 /*
+ * The same with a gate of x's shape, in one pass: the norm times silu(gate), or, if gate_first, the norm of
+ * x * silu(gate). weight: T[E], or T[G,E] with a row for each of G groups, x T[..,G,E].
+ */
+ls_tensor ls_gated_norm(ls_graph *graph, ls_tensor x, ls_tensor weight, ls_tensor gate, double epsilon,
+                        bool gate_first);
+
+/*
  * (x - mean) / sqrt(variance + epsilon) * weight + bias over the last dimension; bias may be LS_NO_TENSOR (Ba et al.
  * 2016).
  */
@@ -231,12 +238,12 @@ ls_tensor ls_topk(ls_graph *graph, ls_tensor x, int64_t k, ls_tensor *ids);
 
 /*
  * Ops along the sequence: each rank receives what it needs of other ranks' tokens. Layouts of at most 64 runs of
- * positions a rank, and so not striped. shift: y[:,i] = x[:,i-tokens], and 0 where i-tokens is outside the sequence; tokens may be negative. Any
- * type, [B,S,..]. conv: causal and depth-wise, y[:,i,e] = sum over t of weight[t,e]·x[:,i-t,e]: T[B,S,E], T[width,E] ->
- * T[B,S,E]. recurrence: h[:,i,e] = gate[:,i,e]·h[:,i-1,e] + x[:,i,e], from h = 0 in front of the sequence: T[B,S,E],
- * T[B,S,E] -> T[B,S,E]; its state is kept in f32 (f64 in a graph of f64). Or states of K numbers, K at most 4, that
- * matrices mix: h[:,i,r,e] = sum over c of gate[:,i,r,c,e]·h[:,i-1,c,e] + x[:,i,r,e]: T[B,S,K,K,E], T[B,S,K,E] ->
- * T[B,S,K,E].
+ * positions a rank, and so not striped. shift: y[:,i] = x[:,i-tokens], and 0 where i-tokens is outside the sequence;
+ * tokens may be negative. Any type, [B,S,..]. conv: causal and depth-wise, y[:,i,e] = sum over t of
+ * weight[t,e]·x[:,i-t,e]: T[B,S,E], T[width,E] -> T[B,S,E]. recurrence: h[:,i,e] = gate[:,i,e]·h[:,i-1,e] + x[:,i,e],
+ * from h = 0 in front of the sequence: T[B,S,E], T[B,S,E] -> T[B,S,E]; its state is kept in f32 (f64 in a graph of
+ * f64). Or states of K numbers, K at most 4, that matrices mix: h[:,i,r,e] = sum over c of gate[:,i,r,c,e]·h[:,i-1,c,e]
+ * + x[:,i,r,e]: T[B,S,K,K,E], T[B,S,K,E] -> T[B,S,K,E].
  */
 ls_tensor ls_shift(ls_graph *graph, ls_tensor x, int64_t tokens);
 ls_tensor ls_conv(ls_graph *graph, ls_tensor x, ls_tensor weight);

@@ -73,6 +73,13 @@ def _rmsnorm(a, p, x, weight, sizes):
     return x / a.steps["sqrt"](_mean(a, x * x) + p["epsilon"]) * (weight + p.get("offset", 0))
 
 
+def _gated_norm(a, p, x, weight, gate, sizes):
+    silu = gate * a.steps["sigmoid"](gate)
+    x = x * silu if p.get("gate_first", False) else x
+    y = x / a.steps["sqrt"](_mean(a, x * x) + p["epsilon"]) * weight
+    return y if p.get("gate_first", False) else y * silu
+
+
 def _layernorm(a, p, x, weight, bias=None, sizes=None):
     x = x - _mean(a, x)
     y = x / a.steps["sqrt"](_mean(a, x * x) + p["epsilon"]) * weight
@@ -169,7 +176,8 @@ OPS = {
     "topk": lambda a, p, x, sizes: _topk(a, x, p["k"]),
     "take_along": lambda a, p, x, indices, sizes: _take_along(a, x, indices),
     "fill": lambda a, p, sizes: a.array(numpy.full([at(n, sizes) for n in p["size"]], float(p["value"]))),
-    "linear": _linear, "linear_wide": _linear, "linear_transposed": _linear_transposed, "rmsnorm": _rmsnorm, "layernorm": _layernorm,
+    "linear": _linear, "linear_wide": _linear, "linear_transposed": _linear_transposed, "rmsnorm": _rmsnorm,
+    "layernorm": _layernorm, "gated_norm": _gated_norm,
     "embedding": lambda a, p, ids, table, sizes: a.pick(table, [ids]),
     "rope_table": _rope_table, "rotate": _rotate, "attention": _attention, "cross_entropy": _cross_entropy, "split": _split,
     "swiglu": lambda a, p, gate, up, sizes: gate * a.steps["sigmoid"](gate) * up,

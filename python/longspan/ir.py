@@ -366,6 +366,11 @@ def _norm(node, x, weight, bias=None):
     return [(x.shape, "T")]
 
 
+def _gated_norm(node, x, weight, gate):
+    need(gate.shape == x.shape and weight.shape in (x.shape[-1:], x.shape[-2:]), f"{x}, {weight}, {gate}")
+    return [(x.shape, "T")]
+
+
 def _embedding(node, ids, table):
     need(len(table.shape) == 2, f"a table {table}")
     return [(ids.shape + table.shape[1:], table.dtype)]
@@ -419,7 +424,8 @@ SHAPES = {
     "map": _map, "reduce": _reduce, "softmax": lambda node, x: [(x.shape, "T")], "contract": _contract, "permute": _permute, "reshape": _reshape,
     "broadcast": _broadcast, "slice": _slice, "concat": _concat, "iota": _created("i32"), "shift": _kept, "cast": _cast,
     "pad": _pad, "index": _index, "cumsum": _kept, "fill": _created("T"), "stop": _kept, "take_along": _take_along, "topk": _topk,
-    "linear": _linear, "linear_transposed": _linear, "linear_wide": _linear, "rmsnorm": _norm, "layernorm": _norm, "embedding": _embedding,
+    "linear": _linear, "linear_transposed": _linear, "linear_wide": _linear, "rmsnorm": _norm, "layernorm": _norm,
+    "gated_norm": _gated_norm, "embedding": _embedding,
     "rope_table": _rope_table, "rotate": _rotate, "attention": _attention, "split": _split,
     "swiglu": _same, "add": _same, "mul": _same, "gelu": _same, "gelu_tanh": _same, "relu": _same, "silu": _same, "softcap": _same, "scale": _same,
     "cross_entropy": _cross_entropy, "sum": lambda node, x: [((1,), "G")],

@@ -299,10 +299,10 @@ typedef struct ls_op {
  */
 #define LS_CALLED_OPS(X)                                                                                             \
     X(embedding), X(embedding_grad), X(rope_table), X(rotate), X(linear), X(linear_dx), X(linear_dw), X(column_sum), \
-        X(linear_blocks), X(linear_dx_blocks), X(decode), X(rmsnorm), X(rmsnorm_grad), X(layernorm),                 \
-        X(layernorm_grad), X(swiglu), X(swiglu_grad), X(activation), X(activation_grad), X(add), X(mul), X(scale),   \
-        X(cast), X(reshape), X(cross_entropy_grad), X(sum), X(zeros), X(accumulate), X(softmax), X(softmax_grad),    \
-        X(take_along), X(take_along_grad), X(topk), X(noise)
+        X(linear_blocks), X(linear_dx_blocks), X(decode), X(rmsnorm), X(rmsnorm_grad), X(gated_norm),                \
+        X(gated_norm_grad), X(layernorm), X(layernorm_grad), X(swiglu), X(swiglu_grad), X(activation),               \
+        X(activation_grad), X(add), X(mul), X(scale), X(cast), X(reshape), X(cross_entropy_grad), X(sum), X(zeros),  \
+        X(accumulate), X(softmax), X(softmax_grad), X(take_along), X(take_along_grad), X(topk), X(noise)
 #define LS_LOWERED_OPS(X)                                                                                       \
     X(attention), X(attention_grad), X(attention_sink_grad), X(attention_cached), X(shift), X(conv),            \
         X(conv_silu_grad), X(conv_dw), X(cross_entropy), X(scale_rows), X(scale_rows_dw), X(recurrence),        \

@@ -1,5 +1,5 @@
 /*
- * Checks a call against the operands of its contract (contracts.c).
+ * Checks a call against the operands of its contract (contracts.c), and answers what contracts say.
  *
  * An operand is "name TYPE[dims]".
  *   ?name    is optional, as are all behind it
@@ -166,4 +166,23 @@ bool ls_kernel_same_forms(const ls_kernel_call *a, const ls_kernel_call *b) {
     for (int i = 0; same && i < a->n_in; i++) same = ls_view_same_form(&a->in[i], &b->in[i]);
     for (int i = 0; same && i < a->n_out; i++) same = ls_view_same_form(&a->out[i], &b->out[i]);
     return same;
+}
+
+/* --- what contracts say ---------------------------------------------------------------------------------------------
+ */
+
+ls_kernel_id ls_kernel_named(const char *name) {
+    int id = LS_KERNEL_IDS - 1;
+    while (id > LS_KERNEL_NONE && strcmp(ls_contracts[id].name, name) != 0) id--;
+    return (ls_kernel_id)id;
+}
+
+bool ls_kernel_reads_output(ls_kernel_id id, const void *params, int output) {
+    const ls_contract *c = &ls_contracts[id];
+    const unsigned more = c->reads_too != NULL && params != NULL ? c->reads_too(params) : 0;
+    return ((c->reads | more) >> output & 1) != 0;
+}
+
+bool ls_kernel_works_in_place(ls_kernel_id id, int output, int other, bool narrows) {
+    return (ls_contracts[id].over[output] >> (narrows ? 16 + other : other) & 1) != 0;
 }

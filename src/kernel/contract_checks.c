@@ -2,6 +2,9 @@
 #include "kernel/kernel_impl.h"
 #include "kernel/rnn_cells.h"
 
+_Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6 && sizeof(ls_update_settings) == sizeof(double[2]),
+               "the rows of step_control and of updates");
+
 ls_status ls_check_activation(const ls_kernel_call *call) {
     const ls_activation_params *p = call->params;
     if ((unsigned)p->kind >= LS_ACTIVATIONS)
@@ -10,6 +13,14 @@ ls_status ls_check_activation(const ls_kernel_call *call) {
     if (p->kind == LS_ACTIVATION_SOFTCAP && !(p->cap > 0))
         return ls_error(LS_INVALID, "kernel activation: softcap's cap is %g, expected a positive number", p->cap);
     return ls_ok();
+}
+
+ls_status ls_check_gated_norm(const ls_kernel_call *call) {
+    const ls_view *x = &call->in[0], *weight = &call->in[1];
+    const int64_t E = x->size[x->ndim - 1], groups = E > 0 ? ls_view_elements(weight) / E : 1;
+    if (E == 0 || (groups > 0 && ls_view_elements(x) / E % groups == 0)) return ls_ok();
+    return ls_error(LS_INVALID, "kernel gated_norm: rows %s for weights %s, expected whole groups",
+                    ls_kernel_view_text(x).text, ls_kernel_view_text(weight).text);
 }
 
 /* Calls whose operand `reach` and whose weight, or its gradient, are these. */

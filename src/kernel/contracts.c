@@ -6,8 +6,6 @@
  */
 #include "kernel/kernel_impl.h"
 
-#include <string.h>
-
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 #define RESULT(i) (1u << (i))
@@ -22,6 +20,7 @@
 /* Params of calls that are measured. */
 static const ls_embedding_params embedding = {.padding = -1};
 static const ls_norm_params norm = {.epsilon = 1e-5};
+static const ls_gated_norm_params gated = {.epsilon = 1e-5};
 static const ls_activation_params gelu = {.kind = LS_ACTIVATION_GELU_TANH};
 static const ls_rotate_params rotate = {.inverse = false};
 static const ls_rope_params rope = {.theta = 10000};
@@ -113,6 +112,25 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                 .reads = RESULT(1),
                                 .over = {IN(0) | IN(3)},
                                 .sample = {"xwrx", "xs", false, &norm}},
+    /*
+     * y = a * rstd * weight * silu(gate) with a = x, or a * rstd * weight with a = x * silu(gate) if params.gate_first;
+     * rstd as of rmsnorm, of a. Row i has row i % G of the weight.
+     */
+    [LS_KERNEL_GATED_NORM] = {.name = "gated_norm",
+                              .in = "x T[n,E] weight T[g,E] gate T[n,E]",
+                              .out = "y T[n,E]",
+                              .params = true,
+                              .check = ls_check_gated_norm,
+                              .over = {IN(0) | IN(2)},
+                              .sample = {"xwx", "x", false, &gated}},
+    [LS_KERNEL_GATED_NORM_GRAD] = {.name = "gated_norm_grad",
+                                   .in = "x T[n,E] weight T[g,E] gate T[n,E] dy T[n,E]",
+                                   .out = "dx T[n,E] dweight G[g,E] dgate T[n,E]",
+                                   .params = true,
+                                   .check = ls_check_gated_norm,
+                                   .reads = RESULT(1),
+                                   .over = {IN(0) | IN(2) | IN(3), 0, IN(0) | IN(2) | IN(3)},
+                                   .sample = {"xwxx", "xsx", false, &gated}},
     /* y = (x - mean) * rstd * weight + bias */
     [LS_KERNEL_LAYERNORM] = {.name = "layernorm",
                              .in = "x T[n,E] weight T[E] ?bias T[E]",
@@ -579,22 +597,3 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                             .reads = RESULT(1) | RESULT(2) | RESULT(3),
                             .cost = LS_COST_PRODUCT},
 };
-
-_Static_assert(LS_TOTALS == 3 && LS_HYPERS == 5 && LS_CONTROLS == 6 && sizeof(ls_update_settings) == sizeof(double[2]),
-               "the rows of step_control and of updates");
-
-ls_kernel_id ls_kernel_named(const char *name) {
-    int id = LS_KERNEL_IDS - 1;
-    while (id > LS_KERNEL_NONE && strcmp(ls_contracts[id].name, name) != 0) id--;
-    return (ls_kernel_id)id;
-}
-
-bool ls_kernel_reads_output(ls_kernel_id id, const void *params, int output) {
-    const ls_contract *c = &ls_contracts[id];
-    const unsigned more = c->reads_too != NULL && params != NULL ? c->reads_too(params) : 0;
-    return ((c->reads | more) >> output & 1) != 0;
-}
-
-bool ls_kernel_works_in_place(ls_kernel_id id, int output, int other, bool narrows) {
-    return (ls_contracts[id].over[output] >> (narrows ? 16 + other : other) & 1) != 0;
-}

@@ -31,16 +31,16 @@ typedef struct ls_kernel_call {
     X(LOCAL_IDS, local_ids), X(EMBEDDING, embedding), X(EMBEDDING_GRAD, embedding_grad), X(DEAL_ROWS, deal_rows),     \
         X(COLLECT_ROWS, collect_rows), X(SCALE_ROWS, scale_rows), X(MATMUL, matmul), X(MATMUL_BLOCKS, matmul_blocks), \
         X(DECODE, decode), X(COLUMN_SUM, column_sum), X(ADD_ROWS, add_rows), X(RMSNORM, rmsnorm),                     \
-        X(RMSNORM_GRAD, rmsnorm_grad), X(LAYERNORM, layernorm), X(LAYERNORM_GRAD, layernorm_grad),                    \
-        X(ROPE_TABLE, rope_table), X(ROTATE, rotate), X(SWIGLU, swiglu), X(SWIGLU_GRAD, swiglu_grad),                 \
-        X(ACTIVATION, activation), X(ACTIVATION_GRAD, activation_grad), X(CONV, conv),                                \
-        X(CONV_SILU_GRAD, conv_silu_grad), X(CONV_DW, conv_dw), X(RECURRENCE, recurrence),                            \
-        X(RECURRENCE_MAP, recurrence_map), X(RECURRENCE_FOLLOW, recurrence_follow), X(ADD, add), X(MUL, mul),         \
-        X(SCALE, scale), X(SCALE_BY, scale_by), X(CAST, cast), X(CROSS_ENTROPY, cross_entropy),                       \
-        X(CROSS_ENTROPY_MERGE, cross_entropy_merge), X(CROSS_ENTROPY_GRAD, cross_entropy_grad), X(SUM, sum),          \
-        X(ATTENTION, attention), X(CACHE_WRITE, cache_write), X(ATTENTION_SINK, attention_sink),                      \
-        X(ATTENTION_SINK_GRAD, attention_sink_grad), X(ATTENTION_MERGE, attention_merge),                             \
-        X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad),                                       \
+        X(RMSNORM_GRAD, rmsnorm_grad), X(GATED_NORM, gated_norm), X(GATED_NORM_GRAD, gated_norm_grad),                \
+        X(LAYERNORM, layernorm), X(LAYERNORM_GRAD, layernorm_grad), X(ROPE_TABLE, rope_table), X(ROTATE, rotate),     \
+        X(SWIGLU, swiglu), X(SWIGLU_GRAD, swiglu_grad), X(ACTIVATION, activation),                                    \
+        X(ACTIVATION_GRAD, activation_grad), X(CONV, conv), X(CONV_SILU_GRAD, conv_silu_grad), X(CONV_DW, conv_dw),   \
+        X(RECURRENCE, recurrence), X(RECURRENCE_MAP, recurrence_map), X(RECURRENCE_FOLLOW, recurrence_follow),        \
+        X(ADD, add), X(MUL, mul), X(SCALE, scale), X(SCALE_BY, scale_by), X(CAST, cast),                              \
+        X(CROSS_ENTROPY, cross_entropy), X(CROSS_ENTROPY_MERGE, cross_entropy_merge),                                 \
+        X(CROSS_ENTROPY_GRAD, cross_entropy_grad), X(SUM, sum), X(ATTENTION, attention), X(CACHE_WRITE, cache_write), \
+        X(ATTENTION_SINK, attention_sink), X(ATTENTION_SINK_GRAD, attention_sink_grad),                               \
+        X(ATTENTION_MERGE, attention_merge), X(ATTENTION_DELTA, attention_delta), X(ATTENTION_GRAD, attention_grad),  \
         X(ATTENTION_PRODUCTS, attention_products), X(ATTENTION_SOFTMAX, attention_softmax),                           \
         X(ATTENTION_SOFTMAX_GRAD, attention_softmax_grad), X(ATTENTION_WEIGHTED, attention_weighted),                 \
         X(ATTENTION_WEIGHTED_BACK, attention_weighted_back), X(ACCUMULATE, accumulate), X(COPY, copy),                \

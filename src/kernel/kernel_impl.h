@@ -33,6 +33,7 @@ ls_status ls_check_activation(const ls_kernel_call *call);
 ls_status ls_check_conv(const ls_kernel_call *call);
 ls_status ls_check_conv_silu_grad(const ls_kernel_call *call);
 ls_status ls_check_conv_dw(const ls_kernel_call *call);
+ls_status ls_check_gated_norm(const ls_kernel_call *call);
 ls_status ls_check_deal_rows(const ls_kernel_call *call);
 ls_status ls_check_matmul(const ls_kernel_call *call);
 ls_status ls_check_matmul_blocks(const ls_kernel_call *call);

@@ -24,7 +24,8 @@ typedef enum ls_imported_reduction { LS_IMPORTED_SUM, LS_IMPORTED_MEAN, LS_IMPOR
 typedef struct ls_imported_params {
     int64_t padding, D, tokens;
     double epsilon, offset, scale, softcap, cap, factor;
-    bool wide; /* of cast: to G, not T */
+    bool wide;       /* of cast: to G, not T */
+    bool gate_first; /* of gated_norm */
     ls_rope rope;
     bool has_mask;
     ls_mask mask;

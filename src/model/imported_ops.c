@@ -37,6 +37,12 @@ static ls_status read_rmsnorm(ls_json_value node, const char *dtype, ls_imported
     return ls_json_double_or(node, "offset", 0, -MOST, MOST, &out->offset);
 }
 
+static const char *const gated_norm_fields[] = {"epsilon", "gate_first", NULL};
+static ls_status read_gated_norm(ls_json_value node, const char *dtype, ls_imported_params *out) {
+    LS_TRY(read_norm(node, dtype, out));
+    return ls_json_bool_or(node, "gate_first", false, &out->gate_first);
+}
+
 static const char *const rope_table_fields[] = {"D", "rope", NULL};
 static const char *const rope_fields[] = {
     "theta",     "scaling",         "factor", "low_factor",     "high_factor", "length",           "beta_fast",
@@ -150,6 +156,7 @@ TERNARY(ls_linear)
 TERNARY(ls_linear_transposed)
 BINARY(ls_linear_wide)
 CALL(ls_rmsnorm_offset, (c->g, c->in[0], c->in[1], c->params->epsilon, c->params->offset))
+CALL(ls_gated_norm, (c->g, c->in[0], c->in[1], c->in[2], c->params->epsilon, c->params->gate_first))
 CALL(ls_layernorm, (c->g, c->in[0], c->in[1], c->in[2], c->params->epsilon))
 BINARY(ls_rotate)
 BINARY(ls_swiglu)
@@ -236,6 +243,7 @@ static const ls_imported_op ops[] = {
     LS_IMPORTED_PLAIN("linear_transposed", ls_linear_transposed, 2, 3),
     LS_IMPORTED_PLAIN("linear_wide", ls_linear_wide, 2, 2),
     LS_IMPORTED_TAKES("rmsnorm", ls_rmsnorm_offset, 2, 2, rmsnorm_fields, read_rmsnorm),
+    LS_IMPORTED_TAKES("gated_norm", ls_gated_norm, 3, 3, gated_norm_fields, read_gated_norm),
     LS_IMPORTED_TAKES("layernorm", ls_layernorm, 2, 3, norm_fields, read_norm),
     LS_IMPORTED_TAKES("rope_table", ls_rope_table, 1, 1, rope_table_fields, read_rope_table),
     LS_IMPORTED_PLAIN("rotate", ls_rotate, 2, 2),

@@ -87,8 +87,8 @@ static ls_tensor gated_delta_rule(const ls_layer *b, ls_tensor x) {
                     k = ls_l2norm(g, ls_split_last(g, part[1], n->K, n->D), epsilon, 1);
     const ls_tensor o = ls_linear_recurrence(g, q, k, ls_split_last(g, part[2], n->H, n->E), &rule);
     const ls_tensor weight = ls_layer_parameter(b, "linear_attn.norm.weight", 1, &n->E);
-    const ls_tensor normed = ls_merge_last(g, ls_rmsnorm(g, o, weight, b->config->epsilon));
-    return ls_layer_project(b, ls_swiglu(g, z, normed), "linear_attn", "out_proj", E, values, false);
+    const ls_tensor gated = ls_gated_norm(g, o, weight, ls_split_last(g, z, n->H, n->E), b->config->epsilon, false);
+    return ls_layer_project(b, ls_merge_last(g, gated), "linear_attn", "out_proj", E, values, false);
 }
 
 /* --- attention ---------------------------------------------------------------------------------------------------- */

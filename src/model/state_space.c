@@ -53,27 +53,22 @@ void ls_layer_step(const ls_layer *b, ls_tensor raw, const char *block, ls_tenso
     *decay = ls_map_result(b->g, map, 1);
 }
 
-/* (o + D·x)·silu(z), of heads [B,S,H,E]. */
-static ls_tensor open_gate(const ls_layer *b, ls_tensor o, ls_tensor x, ls_tensor z, const char *block) {
+/* o + D·x, of heads [B,S,H,E]. */
+static ls_tensor add_values(const ls_layer *b, ls_tensor o, ls_tensor x, const char *block) {
     const int64_t H = b->config->state.H;
     const ls_tensor D = ls_reshape(b->g, parameter_of(b, block, "D", 1, &H), 2, (int64_t[]){H, 1});
-    const ls_tensor in[] = {o, x, D, z};
-    const ls_map_step steps[] = {{.code = LS_MAP_MUL, .a = 1, .b = 2},
-                                 {.code = LS_MAP_ADD, .a = 0, .b = 4},
-                                 {.code = LS_MAP_SIGMOID, .a = 3},
-                                 {.code = LS_MAP_MUL, .a = 3, .b = 6},
-                                 {.code = LS_MAP_MUL, .a = 5, .b = 7}};
+    const ls_tensor in[] = {o, x, D};
+    const ls_map_step steps[] = {{.code = LS_MAP_MUL, .a = 1, .b = 2}, {.code = LS_MAP_ADD, .a = 0, .b = 3}};
     return ls_map(b->g, in, LS_COUNT(in), &(ls_expression){.step = steps, .n_steps = LS_COUNT(steps)});
 }
 
-/* Elements of each group by themselves, then a weight for each of all. */
-static ls_tensor normalise(const ls_layer *b, ls_tensor x, int64_t width, const char *block) {
+/* The norm of x·silu(z), elements of each group by themselves, with a weight for each of all. */
+static ls_tensor normalise(const ls_layer *b, ls_tensor x, ls_tensor z, int64_t width, const char *block) {
     const int64_t groups = b->config->state.K, each = width / groups;
-    const double n = (double)each;
-    const ls_tensor normed = ls_l2norm(b->g, ls_split_last(b->g, x, groups, each), n * b->config->epsilon, sqrt(n));
-    const ls_tensor in[] = {ls_merge_last(b->g, normed), parameter_of(b, block, "norm.weight", 1, &width)};
-    const ls_map_step step = {.code = LS_MAP_MUL, .a = 0, .b = 1};
-    return ls_map(b->g, in, LS_COUNT(in), &(ls_expression){.step = &step, .n_steps = 1});
+    const ls_tensor weight = parameter_of(b, block, "norm.weight", 1, &width);
+    const ls_tensor of_groups = ls_reshape(b->g, weight, 2, (int64_t[]){groups, each});
+    return ls_merge_last(b->g, ls_gated_norm(b->g, ls_split_last(b->g, x, groups, each), of_groups,
+                                             ls_split_last(b->g, z, groups, each), b->config->epsilon, true));
 }
 
 ls_tensor ls_layer_state_space(const ls_layer *b, ls_tensor x, const char *block) {
@@ -90,9 +85,8 @@ ls_tensor ls_layer_state_space(const ls_layer *b, ls_tensor x, const char *block
     const ls_tensor values = ls_split_last(g, part[0], n->H, n->E);
     const ls_tensor o = ls_linear_recurrence(g, ls_split_last(g, part[2], n->K, n->D),
                                              ls_split_last(g, part[1], n->K, n->D), values, &rule);
-    const ls_tensor gated = open_gate(b, o, values, ls_split_last(g, all[0], n->H, n->E), block);
-    return ls_layer_project(b, normalise(b, ls_merge_last(g, gated), width, block), block, "out_proj", E, width,
-                            n->biased);
+    const ls_tensor sum = ls_merge_last(g, add_values(b, o, values, block));
+    return ls_layer_project(b, normalise(b, sum, all[0], width, block), block, "out_proj", E, width, n->biased);
 }
 
 static ls_tensor as_type(ls_graph *g, ls_tensor x, ls_dtype dtype) {

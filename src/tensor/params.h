@@ -67,6 +67,11 @@ typedef struct ls_norm_params {
     double offset; /* rmsnorm: added to the weights */
 } ls_norm_params;
 
+typedef struct ls_gated_norm_params {
+    double epsilon;
+    bool gate_first; /* x is multiplied by silu(gate) before it is normed, not behind the norm */
+} ls_gated_norm_params;
+
 /*
  * Rotary positions (RoFormer, arXiv 2104.09864): element i of a head is rotated with element i + D/2, as in the
  * published models. scaling: a row of the table in tensor/rope.c; each kind reads only some of the fields.

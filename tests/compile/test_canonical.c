@@ -170,14 +170,21 @@ static ls_tensor convolved(ls_graph *g, ls_tensor x, const char *name, const cha
     return ls_conv_within(g, x, ls_permute_dims(g, file, (int[]){1, 0}), &within);
 }
 
-/* Heads of keys are shared by two of values, which are of another size. */
+/*
+ * Heads of keys are shared by two of values, which are of another size and the gate of a norm: behind it with a weight
+ * for each head, or in front of it with one for all.
+ */
 static ls_tensor with_state(ls_graph *g, ls_tensor x, const char *const names[4], const ls_linear_state *rule,
                             int64_t keys) {
     const ls_tensor q = ls_softcap(g, rows(g, x, names[0], keys * D), 1),
                     k = ls_softcap(g, rows(g, x, names[1], keys * D), 0.4);
-    const ls_tensor o = ls_linear_recurrence(g, ls_split_last(g, q, keys, D), ls_split_last(g, k, keys, D),
-                                             ls_split_last(g, rows(g, x, names[2], HEADS * 5), HEADS, 5), rule);
-    return ls_linear(g, ls_merge_last(g, o), weight(g, names[3], 2, (int64_t[]){E, HEADS * 5}), LS_NO_TENSOR);
+    const ls_tensor v = ls_split_last(g, rows(g, x, names[2], HEADS * 5), HEADS, 5);
+    const ls_tensor o = ls_linear_recurrence(g, ls_split_last(g, q, keys, D), ls_split_last(g, k, keys, D), v, rule);
+    const ls_tensor norm =
+                        ls_parameter_named(g, rule->delta ? 2 : 1, rule->delta ? (int64_t[]){HEADS, 5} : (int64_t[]){5},
+                                           "%s.norm", names[3]),
+                    normed = ls_gated_norm(g, o, norm, v, 1e-3, !rule->delta);
+    return ls_linear(g, ls_merge_last(g, normed), weight(g, names[3], 2, (int64_t[]){E, HEADS * 5}), LS_NO_TENSOR);
 }
 
 static ls_tensor loss_behind(ls_graph *g, ls_tensor x, ls_tensor tokens) {

@@ -41,6 +41,18 @@ static ls_tensor norms(ls_graph *g) {
     return loss_of(g, tokens, x);
 }
 
+/* Gates behind and in front of norms, of one group and of several. */
+static ls_tensor gated_norms(ls_graph *g) {
+    ls_tensor tokens, x = embedded(g, &tokens);
+    const ls_tensor gate = ls_linear(g, x, matrix(g, "gate", E, E), LS_NO_TENSOR);
+    x = ls_add(g, x, ls_gated_norm(g, x, vector(g, "weight 1", E), gate, 1e-5, false));
+    const ls_tensor wide = ls_split_last(g, ls_linear(g, x, matrix(g, "up", 3 * E, E), LS_NO_TENSOR), 3, E),
+                    gates = ls_split_last(g, ls_linear(g, x, matrix(g, "gates", 3 * E, E), LS_NO_TENSOR), 3, E),
+                    weight = ls_reshape(g, vector(g, "weight 2", 3 * E), 2, (int64_t[]){3, E});
+    const ls_tensor y = ls_merge_last(g, ls_gated_norm(g, wide, weight, gates, 1e-5, true));
+    return loss_of(g, tokens, ls_add(g, x, ls_linear(g, y, matrix(g, "down", E, 3 * E), LS_NO_TENSOR)));
+}
+
 static ls_tensor activations(ls_graph *g) {
     ls_tensor tokens, x = embedded(g, &tokens);
     x = ls_gelu(g, ls_linear(g, x, matrix(g, "w1", E, E), vector(g, "b1", E)));
@@ -89,6 +101,7 @@ static ls_tensor conv_wide(ls_graph *g) { return convolved(g, 9); }
 
 static const network networks[] = {
     {"norms", norms, .ids = V},
+    {"gated norms", gated_norms, .ids = V},
     {"activations", activations, .ids = V},
     {"learned positions", learned_positions, .ids = V},
     {"shift by 1", shift_one, .ids = V},

@@ -105,6 +105,7 @@ CALL(linear, ls_linear(g, a->x, a->y, a->z))
 CALL(linear_wide, ls_linear_wide(g, a->x, a->y))
 CALL(linear_transposed, ls_linear_transposed(g, a->x, a->y, a->z))
 CALL(rmsnorm, ls_rmsnorm_offset(g, a->x, a->y, a->u, a->v))
+CALL(gated_norm, ls_gated_norm(g, a->x, a->y, a->z, a->u, a->i % 2 != 0))
 CALL(layernorm, ls_layernorm(g, a->x, a->y, a->z, a->u))
 CALL(rotate, ls_rotate(g, a->x, a->y))
 CALL(lse, ls_attention_lse(g, a->x))
@@ -160,6 +161,7 @@ static ls_tensor (*const calls[])(building *b, ls_graph *g, const arguments *a) 
     linear_wide,
     linear_transposed,
     rmsnorm,
+    gated_norm,
     layernorm,
     rope,
     rotate,

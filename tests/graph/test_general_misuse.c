@@ -1,5 +1,9 @@
-/* Wrong calls of the functions of general ops: each leaves the words in the graph's status that say what is wrong. */
+/*
+ * Wrong calls of the functions of general ops and of gated norms: each leaves the words in the graph's status that say
+ * what is wrong.
+ */
 #include <limits.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,6 +73,11 @@ MISTAKE(take_rows, ls_take_along(c->g, c->x, c->tokens))
 MISTAKE(topk_none, ls_topk(c->g, c->x, 0, NULL))
 MISTAKE(topk_many, ls_topk(c->g, c->x, 5, NULL))
 MISTAKE(topk_tokens, ls_topk(c->g, ls_reduce_sum(c->g, c->x, 4, false), 1, NULL))
+#define ROW ls_reshape(c->g, ls_slice(c->g, c->weight, 0, 0, 1, 1), 1, (int64_t[]){4})
+MISTAKE(gate_of_heads, ls_gated_norm(c->g, c->x, ROW, c->q, 1e-6, false))
+MISTAKE(gated_of_tokens, ls_gated_norm(c->g, c->x, c->weight, c->x, 1e-6, true))
+MISTAKE(gated_below_zero, ls_gated_norm(c->g, c->x, ROW, c->x, -1, true))
+MISTAKE(gated_nan, ls_gated_norm(c->g, c->x, ROW, c->x, NAN, true))
 
 static const mistake mistakes[] = {
     {"9 inputs, expected 2 to 8", join_many, LS_INVALID},
@@ -115,6 +124,10 @@ static const mistake mistakes[] = {
     {"k of at least 1", topk_none, LS_INVALID},
     {"at least 5", topk_many, LS_INVALID},
     {"a last dimension that is neither batch nor sequence", topk_tokens, LS_INVALID},
+    {"a gate of the type and shape of", gate_of_heads, LS_INVALID},
+    {"a weight of the last dimension of", gated_of_tokens, LS_INVALID},
+    {"epsilon -1", gated_below_zero, LS_INVALID},
+    {"epsilon nan", gated_nan, LS_INVALID},
 };
 
 static void test_each(void **state) {
@@ -149,6 +162,7 @@ static void test_no_graph(void **state) {
     assert_int_equal(ls_concat(NULL, 0, 2, (ls_tensor[]){ids, ids}).id, 0);
     assert_int_equal(ls_einsum(NULL, "a,a->a", ids, ids).id, 0);
     assert_int_equal(ls_take_along(NULL, ids, ids).id, 0);
+    assert_int_equal(ls_gated_norm(NULL, ids, ids, ids, 1, false).id, 0);
     assert_int_equal(ls_topk(NULL, ids, 1, &ids).id, 0);
     assert_int_equal(ids.id, 0);
 }

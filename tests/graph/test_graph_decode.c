@@ -94,8 +94,8 @@ static ls_tensor gates(ls_graph *g, ls_tensor x, const char *name, int layer, in
     return elements > 1 ? ls_split_last(g, gate, STATE_H, elements) : gate;
 }
 
-/* A convolution, with silu in it or behind it, then a state: layers of each kind of decay, with and without beta, of
- * both updates. */
+/* A convolution, with silu in it or behind it, then a state and a norm with a gate: layers of each kind of decay, with
+ * and without beta, of both updates. */
 static ls_tensor remember(ls_graph *g, ls_tensor x, ls_tensor positions, int layer) {
     const int width = layer == 1 ? 11 : 1 + layer; /* more than some ranks have of tokens */
     ls_conv_form form = {.last_first = layer % 2 != 0,
@@ -111,7 +111,9 @@ static ls_tensor remember(ls_graph *g, ls_tensor x, ls_tensor positions, int lay
     const ls_tensor q = ls_split_last(g, project(g, y, "q", layer, STATE_K * D, E), STATE_K, D),
                     k = ls_l2norm(g, ls_split_last(g, project(g, y, "k", layer, STATE_K * D, E), STATE_K, D), 1e-6, 1),
                     v = ls_split_last(g, project(g, y, "v", layer, STATE_H * W, E), STATE_H, W);
-    return project(g, ls_merge_last(g, ls_linear_recurrence(g, q, k, v, &rule)), "o", layer, E, STATE_H * W);
+    const ls_tensor norm = ls_parameter_named(g, 1, (int64_t[]){W}, "%d.o.norm", layer),
+                    o = ls_gated_norm(g, ls_linear_recurrence(g, q, k, v, &rule), norm, v, 1e-3, layer % 2 != 0);
+    return project(g, ls_merge_last(g, o), "o", layer, E, STATE_H * W);
 }
 
 enum { STATES = 6, OF_STATES = 2 * STATES - 1 /* a convolution of width 1 keeps nothing */ };

@@ -51,6 +51,7 @@ typedef struct sizes {
 } sizes;
 
 static const ls_norm_params norm = {.epsilon = 1e-5};
+static const ls_gated_norm_params gate_first = {.epsilon = 1e-5, .gate_first = true};
 static const ls_noise_params noisy = {.amplitude = 0.5};
 static const ls_embedding_params embedding = {.padding = -1};
 static const ls_activation_params gelu = {.kind = LS_ACTIVATION_GELU};
@@ -145,6 +146,8 @@ static const sizes cases[] = {
     OF_ROWS(COLUMN_SUM, "nN", NULL),
     OF_ROWS(RMSNORM, "nE", &norm),
     OF_ROWS(RMSNORM_GRAD, "nE", &norm),
+    {.of = LS_KERNEL_GATED_NORM, .letters = "nEg", .size = {TOKENS, WIDTH, 8}, .params = &gate_first},
+    {.of = LS_KERNEL_GATED_NORM_GRAD, .letters = "nEg", .size = {TOKENS, WIDTH, 1}, .params = &gate_first},
     OF_ROWS(LAYERNORM, "nE", &norm),
     OF_ROWS(LAYERNORM_GRAD, "nE", &norm),
     {.of = LS_KERNEL_ADD_ROWS, .letters = "NM", .size = {2, LONG_ROW}},

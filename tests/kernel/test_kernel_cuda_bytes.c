@@ -76,6 +76,7 @@ enum {
 };
 
 static const ls_norm_params norm = {.epsilon = 1e-5, .offset = 0.75};
+static const ls_gated_norm_params gate_behind = {.epsilon = 1e-5};
 static const ls_activation_params gelu = {LS_ACTIVATION_GELU_TANH, 0};
 static const ls_scale_params half = {0.5};
 static const ls_combine_params both = {-1.3, 0.6};
@@ -140,6 +141,7 @@ static const struct {
     {{"swiglu", NULL, 2, 1, {X, X}, {Y}}, 1},
     {{"swiglu_grad", NULL, 3, 2, {X, X, X}, {Y, Y}}, 1},
     {{"rmsnorm", &norm, 2, 2, {X, ROW('T', NORMAL)}, {Y, COLUMN('G', POISON)}}, 1},
+    {{"gated_norm", &gate_behind, 3, 1, {X, ROW('T', NORMAL), X}, {Y}}, 1},
     {{"layernorm", &norm, 3, 3, {X, ROW('T', NORMAL), ROW('T', NORMAL)}, {Y, COLUMN('G', POISON), COLUMN('G', POISON)}},
      1},
     {{"rmsnorm_grad",
@@ -148,6 +150,13 @@ static const struct {
       2,
       {TALL('T', NORMAL), WIDTH('T'), HEIGHT(POSITIVE), TALL('T', NORMAL)},
       {TALL('T', POISON), WIDTH('G')}},
+     1.1},
+    {{"gated_norm_grad",
+      &gate_behind,
+      4,
+      3,
+      {TALL('T', NORMAL), WIDTH('T'), TALL('T', NORMAL), TALL('T', NORMAL)},
+      {TALL('T', POISON), WIDTH('G'), TALL('T', POISON)}},
      1.1},
     {{"layernorm_grad",
       &norm,

@@ -40,6 +40,7 @@ static const ls_activation_params activations[] = {{LS_ACTIVATION_GELU, 0},
                                                    {LS_ACTIVATION_SILU, 0},
                                                    {LS_ACTIVATION_SOFTCAP, 5}};
 static const ls_norm_params norms[] = {{.epsilon = 1e-5, .offset = 0.75}};
+static const ls_gated_norm_params gated_norms[] = {{.epsilon = 1e-5}, {.epsilon = 1e-5, .gate_first = true}};
 static const ls_rotate_params rotations[] = {{false}, {true}};
 static const ls_noise_params noises[] = {{0.4}};
 static const ls_cross_entropy_params entropies[] = {{0.9, 1e-3, 0.02}};
@@ -96,6 +97,11 @@ static const example examples[] = {
     {"scale_by", NONE, {LONG('T'), {'G', 1, {1}}}, {LONG('T')}},
     {"rmsnorm", PARAMS(norms), {ROWS('T'), ROW('T')}, {ROWS('T'), COLUMN('G')}},
     {"rmsnorm_grad", PARAMS(norms), {ROWS('T'), ROW('T'), COLUMN('G'), ROWS('T')}, {ROWS('T'), ROW('G')}},
+    {"gated_norm", PARAMS(gated_norms), {ROWS('T'), ROW('T'), ROWS('T')}, {ROWS('T')}},
+    {"gated_norm_grad",
+     PARAMS(gated_norms),
+     {ROWS('T'), ROW('T'), ROWS('T'), ROWS('T')},
+     {ROWS('T'), ROW('G'), ROWS('T')}},
     {"layernorm", PARAMS(norms), {ROWS('T'), ROW('T'), ROW('T')}, {ROWS('T'), COLUMN('G'), COLUMN('G')}},
     {"layernorm_grad", NONE, {ROWS('T'), ROW('T'), COLUMN('G'), COLUMN('G'), ROWS('T')}, {ROWS('T'), ROW('G')}},
     {"rotate", PARAMS(rotations), {{'T', 3, {190, 3, 70}}, {'G', 2, {190, 70}}}, {{'T', 3, {190, 3, 70}}}},

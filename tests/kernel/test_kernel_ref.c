@@ -101,6 +101,33 @@ static void test_rmsnorm(void **state) {
     close_to(y[2], 0, 0);
 }
 
+/* Two groups of one token; gates of 0 close, of ln 3 are 3/4 open. */
+static void test_gated_norm(void **state) {
+    (void)state;
+    double x[4] = {3, 4, 2, 5}, weight[6] = {1, 2, 10, 1}, gate[4] = {log(3), 0, log(3), 0}, y[4];
+    const double open = 0.75 * log(3);
+    ls_gated_norm_params params = {.epsilon = 0.25};
+    ls_kernel_call call = {.n_in = 3,
+                           .n_out = 1,
+                           .in = {VIEW(x, LS_F64, 2, 2), VIEW(weight, LS_F64, 2, 2), VIEW(gate, LS_F64, 2, 2)},
+                           .out = {VIEW(y, LS_F64, 2, 2)},
+                           .params = &params};
+    ref("gated_norm", LS_F64, call);
+    close_to(y[0], 3 / sqrt(12.75) * open, 1e-15);
+    close_to(y[1], 0, 0);
+    close_to(y[2], 20 / sqrt(14.75) * open, 1e-14);
+    params.gate_first = true;
+    ref("gated_norm", LS_F64, call);
+    close_to(y[0], 3 * open / sqrt(4.5 * open * open + 0.25), 1e-15);
+    close_to(y[3], 0, 0);
+    call.in[1] = VIEW(weight, LS_F64, 1, 2);
+    ref("gated_norm", LS_F64, call);
+    close_to(y[2], 2 * open / sqrt(2 * open * open + 0.25), 1e-15);
+    call.in[1] = VIEW(weight, LS_F64, 3, 2);
+    assert_string_equal(prepare_kernel("gated_norm", LS_F64, LS_ISA_REF, call).text,
+                        "kernel gated_norm: rows f64[2,2] for weights f64[3,2], expected whole groups");
+}
+
 /* Figures of the formulas at 1, and what lies far out. */
 static void test_activation(void **state) {
     (void)state;
@@ -518,6 +545,7 @@ int main(void) {
         cmocka_unit_test(test_elementwise),
         cmocka_unit_test(test_swiglu),
         cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_gated_norm),
         cmocka_unit_test(test_layernorm),
         cmocka_unit_test(test_activation),
         cmocka_unit_test(test_recurrence),

@@ -96,7 +96,7 @@ static const mistake mistakes[] = {
      "graph.json: parameters[4].name is \"spare\", expected a parameter that the loss depends on"},
     {"\"op\": \"embedding\"", "\"op\": \"gather\"",
      "graph.json: nodes[0].op is \"gather\", expected embedding linear linear_transposed linear_wide "
-     "rmsnorm layernorm rope_table rotate attention swiglu gelu gelu_tanh relu silu softcap add mul "
+     "rmsnorm gated_norm layernorm rope_table rotate attention swiglu gelu gelu_tanh relu silu softcap add mul "
      "scale cast shift conv recurrence reshape cross_entropy sum split slice concat permute iota reduce softmax "
      "contract take_along topk map"},
     {"\"op\": \"embedding\"", "\"op\": 7", "graph.json: nodes[0].op is 7, expected a text"},
@@ -210,7 +210,7 @@ static const mistake mistakes[] = {
      "graph.json: nodes[9].ties is \"first\", expected nothing: the kind is no max (reduce)"},
     {"\"op\": \"linear_wide\"", "\"op\": \"linear_narrow\"",
      "graph.json: nodes[11].op is \"linear_narrow\", expected embedding linear linear_transposed "
-     "linear_wide rmsnorm layernorm rope_table rotate attention swiglu gelu gelu_tanh relu silu "
+     "linear_wide rmsnorm gated_norm layernorm rope_table rotate attention swiglu gelu gelu_tanh relu silu "
      "softcap add mul scale cast shift conv recurrence reshape cross_entropy sum split slice concat permute iota "
      "reduce softmax contract take_along topk map"},
     {"\"loss\": \"total\"", "\"loss\": \"totals\"", "graph.json: loss is \"totals\", expected the name of a tensor"},

@@ -78,7 +78,9 @@ typedef struct example_group {
 } example_group;
 void visit_recurrence_examples(visit_example visit); /* of linear recurrences (kernel_examples_recurrence.c) */
 void visit_rnn_examples(visit_example visit);        /* of recurrent cells (kernel_examples_rnn.c) */
-void visit_general_examples(visit_example visit);    /* the group of general ops (kernel_examples_general.c) */
+void visit_norm_examples(visit_example visit); /* of norms, and those over many tokens (kernel_examples_norms.c) */
+void visit_norms_of_many_tokens(visit_example visit);
+void visit_general_examples(visit_example visit); /* the group of general ops (kernel_examples_general.c) */
 extern const example_group example_groups[];
 extern const int n_example_groups;
 /*

@@ -22,6 +22,14 @@ static ls_tensor build_rmsnorm_offset(ls_graph *g, ls_tensor tokens, const ls_te
     (void)tokens;
     return ls_rmsnorm_offset(g, x[0], x[1], 1e-5, 1);
 }
+static ls_tensor build_gated_norm(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_gated_norm(g, x[0], x[1], x[2], 1e-2, false);
+}
+static ls_tensor build_norm_of_gated(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
+    (void)tokens;
+    return ls_gated_norm(g, x[0], x[1], x[2], 1e-2, true);
+}
 static ls_tensor build_linear_transposed(ls_graph *g, ls_tensor tokens, const ls_tensor *x) {
     (void)tokens;
     return ls_linear_transposed(g, x[0], x[1], x[2]);
@@ -392,6 +400,10 @@ const op_case op_cases[] = {
     {"linear", 2, {BY({4, 0}), PLAIN({3, 0}, {4, 0})}, build_wide},
     {"rmsnorm", 2, {BY({6, 0}), PLAIN({6, 0})}, build_rmsnorm},
     {"rmsnorm", 2, {BY({6, 0}), PLAIN({6, 0})}, build_rmsnorm_offset},
+    {"gated_norm", 3, {BY({6, 0}), PLAIN({6, 0}), BY({6, 0})}, build_gated_norm},
+    {"gated_norm", 3, {BY({2, 0}, {3, 0}), PLAIN({2, 0}, {3, 0}), BY({2, 0}, {3, 0})}, build_gated_norm},
+    {"gated_norm", 3, {BY({2, 0}, {3, 0}), PLAIN({2, 0}, {3, 0}), BY({2, 0}, {3, 0})}, build_norm_of_gated},
+    {"gated_norm", 3, {BY({2, 0}, {3, 0}), PLAIN({3, 0}), BY({2, 0}, {3, 0})}, build_norm_of_gated},
     {"linear", 3, {BY({6, 0}), PLAIN({6, 0}, {5, 0}), PLAIN({5, 0})}, build_linear_transposed},
     {"split", 1, {BY({7, 0})}, build_split},
     {"join", 2, {BY({2, 0}), BY({3, 0})}, build_join},

@@ -1,30 +1,18 @@
 /* SwiGLU (Shazeer, arXiv 2002.05202): silu(gate)*up, and its gradient; silu(x) = x*sigmoid(x). */
-#include "kernel/cpu/cpu_impl.h"
-#include "kernel/cpu/vmath.h"
-
-#if LS_CPU_ELEMENT_BF16 && defined __AVX512F__
-/* Relative error 1e-4, a twentieth of the error of rounding to bf16. x is at least -87. */
-V_INLINE v_f32 sigmoid(v_f32 x) {
-    const v_f32 d = 1.0f + v_exp2_coarse(v_max(v_set(-87.0f), x) * -1.44269504088896341f);
-    const v_f32 r = (v_f32)_mm512_rcp14_ps((__m512)d);
-    return r + r * (1.0f - d * r);
-}
-#else
-V_INLINE v_f32 sigmoid(v_f32 x) { return v_sigmoid(x); }
-#endif
+#include "kernel/cpu/gate.h"
 
 /* n elements, at most one vector; n is a constant for all but the last. */
 V_INLINE void forward(const element *gate, const element *up, element *out, int64_t n) {
     const v_f32 g = v_load(gate, n);
-    v_store(out, g * sigmoid(g) * v_load(up, n), n);
+    v_store(out, g * gate_share(g) * v_load(up, n), n);
 }
 
 V_INLINE void gradient(const element *gate, const element *up, const element *dy, element *dgate, element *dup,
                        int64_t n) {
     const v_f32 g = v_load(gate, n), d = v_load(dy, n);
-    const v_f32 s = sigmoid(g);
+    const v_f32 s = gate_share(g);
     const v_f32 u = v_load(up, n);
-    v_store(dgate, d * u * s * (1.0f + g * (1.0f - s)), n);
+    v_store(dgate, d * u * silu_slope(g, s), n);
     v_store(dup, d * g * s, n);
 }
 

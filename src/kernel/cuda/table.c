@@ -6,7 +6,7 @@
     X(map), X(reduce), X(reduce_max), X(reduce_max_grad), X(softmax), X(softmax_grad), X(take_along), \
         X(take_along_grad), X(topk), X(contract)
 #define ACTIVATION(X) X(activation), X(activation_grad), X(swiglu), X(swiglu_grad)
-#define NORMS(X) X(rmsnorm), X(rmsnorm_grad), X(layernorm), X(layernorm_grad)
+#define NORMS(X) X(rmsnorm), X(rmsnorm_grad), X(gated_norm), X(gated_norm_grad), X(layernorm), X(layernorm_grad)
 #define ROTATE(X) X(rope_table), X(rotate)
 #define CONV(X) X(conv), X(conv_silu_grad), X(conv_dw)
 #define RECURRENCE(X)                                                                                        \
