@@ -1,4 +1,4 @@
-/* Calls of the kernels of linear recurrences, on some tokens of a site. */
+/* Calls of the kernels of linear recurrences, each on some of a site's tokens. */
 #include "compile/linear_recurrence/linear_recurrence.h"
 
 static double flops_of(const ls_linear_site *s, int64_t count, double columns) {

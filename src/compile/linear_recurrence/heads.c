@@ -1,12 +1,12 @@
 /*
- * States by heads: an all-to-all from tokens to heads, after which a rank has some heads of the whole sequence and
- * needs no other rank's states, and one back (as Ulysses does for attention). Keys' heads go to one rank each, with the
- * heads of values that use them.
+ * The way "heads": an all-to-all brings each rank some heads of the whole sequence, so that it needs no state of
+ * another rank, and a second all-to-all takes the results back to the ranks of their tokens (as Ulysses does for
+ * attention). Each key head goes to one rank, together with the value heads that use it.
  */
 #include "compile/attention/attention.h"
 #include "compile/linear_recurrence/linear_recurrence.h"
 
-/* This rank's heads of all tokens. */
+/* This rank's heads, of all tokens of the sequence. */
 typedef struct whole {
     ls_linear_site site;
     ls_by_heads by;
@@ -39,7 +39,7 @@ static whole gather(ls_builder *b, const ls_linear_site *site) {
     return w;
 }
 
-/* Room for results of this rank's heads, for all tokens: they go back to the tokens' ranks. */
+/* Memory for the results of this rank's heads for all tokens, before they go back to the ranks of the tokens. */
 static ls_operand room_of(ls_builder *b, const whole *w, const char *name, ls_operand like, int64_t heads) {
     int64_t size[LS_MAX_DIMS] = {w->site.B, w->by.tokens.total, heads, like.view.size[3]};
     if (size[3] == 0) return ls_operand_nothing(w->site.tensors.v, like.view.dtype, 4);
@@ -67,7 +67,10 @@ static void forward(ls_builder *b, const ls_linear_way *way, ls_linear_site *sit
     ls_end_moves(b, &m);
 }
 
-/* In another program than the forward pass: by maps of the stretches. */
+/*
+ * The states in front of the stretches, where the forward pass is in another program: found from the maps of the
+ * stretches.
+ */
 static ls_operand find_fronts(ls_builder *b, const whole *w) {
     const ls_operand fronts = ls_linear_states(b, &w->site, "states", w->by.n), map = ls_linear_maps(b, &w->site, 1);
     ls_build_fill(b, state_at(fronts, 0));
@@ -114,7 +117,10 @@ static ls_status applicable(const ls_builder *b, const void *of) {
     return ls_by_heads_fits(b, site->node, "heads of keys", site->keys.least);
 }
 
-/* Forward q, k, v and o; backward these, and the gradients of the first three. Decays and beta go with all. */
+/*
+ * Elements sent forward are those of q, k, v and o; backward, of q, k, v, do and the three gradients. Decays and beta
+ * go along in both directions.
+ */
 static double cost(const ls_builder *b, const void *of) {
     const ls_linear_site *site = of;
     const int P = b->image->layout.P;

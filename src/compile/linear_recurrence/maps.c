@@ -1,8 +1,9 @@
 /*
- * States by maps: each run of a rank's positions is a map of the state; what the maps of the others make of a state of
- * zeros is that in front of the run; and one call of the kernel does the rest from there. The maps come to all ranks
- * (redistribute/scan.c), or to an owner of each head (redistribute/scan_owners.c). Backwards it is the same with the
- * maps of the state's gradient.
+ * The ways "maps" and "owners": each run of a rank's positions acts on the state as a map. The state in front of a run
+ * is found by applying the maps of all earlier runs to a state of zeros; from that state, one call of the kernel
+ * computes the run. The maps go to all ranks (redistribute/scan.c), or to the rank that owns the head
+ * (redistribute/scan_owners.c). The backward pass does the same with the maps of the state's gradient, from the last
+ * run to the first.
  */
 #include "compile/attention/attention.h"
 #include "compile/linear_recurrence/linear_recurrence.h"
@@ -17,12 +18,15 @@ static void follow(ls_builder *b, const void *context, ls_operand maps, bool rev
     ls_linear_follow(b, d->site, maps, d->back, reverse, ls_linear_single(state));
 }
 
-/* There is one run of the sequence, which begins with a state of zeros. */
+/* Whether the sequence is a single run: its state begins as zeros. */
 static bool is_alone(const ls_builder *b, const ls_linear_site *site) {
     return b->image->layout.P == 1 && ls_most_runs(b) == 1 && !site->params.unmasked;
 }
 
-/* states [room,B,H,D,E]: in front of each run of this rank, or of the gradient, behind it. */
+/*
+ * Fills states [room,B,H,D,E] with the state in front of each run of this rank; with `back`, with the gradient of the
+ * state behind each run.
+ */
 static void find_states(ls_builder *b, const ls_linear_way *way, const ls_linear_site *site, bool back,
                         ls_operand states) {
     if (is_alone(b, site)) {
@@ -63,7 +67,7 @@ static void forward(ls_builder *b, const ls_linear_way *way, ls_linear_site *sit
 
 static void backward(ls_builder *b, const ls_linear_way *way, ls_linear_site *site) {
     ls_operand fronts = b->sites->fronts[site->forward];
-    if (site->forward < b->row->first_node) { /* another program had them */
+    if (site->forward < b->row->first_node) { /* the forward pass is in another program */
         fronts = ls_linear_states(b, site, "states", ls_most_runs(b));
         find_states(b, way, site, false, fronts);
     }
@@ -110,13 +114,13 @@ static ls_status has_owners(const ls_builder *b, const void *of) {
     return ls_halo_fits(b, site->node);
 }
 
-/* A state of all runs of a rank, in bytes; and the operations of maps, forward and backward, as bytes. */
+/* Bytes of the states of all runs of a rank, per element of a head's state or map. */
 static double state_bytes(const ls_builder *b, const ls_linear_site *site) {
     return (double)(ls_most_runs(b) * site->B * site->values.most) * (double)ls_dtype_bytes(b->image->accumulator);
 }
 
 static double work(const ls_builder *b, const ls_linear_site *site) {
-    enum { FLOPS_PER_BYTE = 256 }; /* as for placements (shard/price.c) */
+    enum { FLOPS_PER_BYTE = 256 }; /* the same as in shard/price.c */
     const double columns = (double)(site->E + (site->params.delta ? site->D : 0));
     return 2 * (double)(site->B * site->values.most * ls_layout_most(&b->image->layout)) *
            ls_linear_recurrence_flops(&site->params, (double)site->D, columns) / FLOPS_PER_BYTE;

@@ -1,9 +1,9 @@
-/* Linear recurrences on this rank: what a node's tensors are, and the lowering. */
+/* Linear recurrences on this rank: the tensors of a node, and its lowering. */
 #include "compile/linear_recurrence/linear_recurrence.h"
 
 /* --- the description of a node ------------------------------------------------------------------------------------ */
 
-/* A tensor of gates with one dimension more, if it has none for elements of a key. */
+/* Adds a last dimension of size 1 to a tensor of gates that has no dimension for the elements of a key. */
 static ls_operand with_elements(ls_operand o) {
     if (o.view.ndim == 4) return o;
     o.view.size[o.view.ndim] = 1;
@@ -11,7 +11,7 @@ static ls_operand with_elements(ls_operand o) {
     return o;
 }
 
-/* The recurrence's inputs begin at `first` of the node's, and those that it may lack at `options`. */
+/* The recurrence's inputs begin at input `first` of the node, its optional ones at input `options`. */
 static ls_linear_site make_site(ls_builder *b, const ls_node *node, int first, int options) {
     const ls_linear_recurrence_node *p = node->params;
     ls_linear_site s = {.node = node, .params = p->kernel};
@@ -71,7 +71,10 @@ static ls_linear_site gradient_site(ls_builder *b, const ls_program_node *at) {
 
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
 
-/* Whether the values of this rank are those that use its keys: of several heads of keys none may be shared by ranks. */
+/*
+ * Refuses nodes where the value heads of this rank are not those that use its key heads: ranks may share a key head
+ * only if it is the only one.
+ */
 static ls_status check_heads(const ls_builder *b, const ls_linear_site *s) {
     const ls_shape *k = &ls_graph_tensor(b->job->graph, s->node->in[LS_LINEAR_K])->shape,
                    *v = &ls_graph_tensor(b->job->graph, s->node->in[LS_LINEAR_V])->shape;
@@ -109,7 +112,7 @@ static void lower_gradient(ls_builder *b, const ls_program_node *at) {
     if (way != NULL) way->backward(b, way, &site);
 }
 
-/* One token, which all ranks know; those along axes of features have its heads and their states. */
+/* One token, which all ranks have; ranks along feature axes each have some heads and their states. */
 static void lower_next(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     const int first = LS_LINEAR_NEXT_INPUTS;
@@ -118,13 +121,13 @@ static void lower_next(ls_builder *b, const ls_program_node *at) {
     ls_linear_forward(b, &s, &s.tensors, 0, 1, ls_lower_kept(b, node, LS_LINEAR_NEXT_STATE));
 }
 
-/* Which runs stand in front of a rank's depends on where these begin. */
+/* A rank's instructions depend on which runs come before its own. */
 static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh,
                            const ls_sharding *sharding) {
     return (void)graph, (void)node, (void)sharding, ls_mesh_head_axes(mesh);
 }
 
-/* By way of heads they go to all ranks of a sequence, and states to them by the others. */
+/* has_heads: the way "heads" sends heads to all ranks of a sequence, the other ways send the states of heads there. */
 const ls_lowering ls_lowering_linear_recurrence = {.has_heads = true,
                                                    .lower = lower_forward,
                                                    .tells_apart = tells_apart,

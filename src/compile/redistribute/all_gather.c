@@ -1,6 +1,6 @@
 /*
- * All-gather: through the stages from the last to the first, each rank gives what it has to all members of the stage.
- * What it has grows with each stage, from its piece to the whole.
+ * All-gather: in each stage, from the last to the first, every rank sends what it has so far to all other members of
+ * the stage. A rank begins with its piece and ends with the whole.
  */
 #include "compile/redistribute/redistribute.h"
 

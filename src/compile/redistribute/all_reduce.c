@@ -1,11 +1,11 @@
 /*
- * All-reduce: in each stage every member gets the addends of all, as an all-gather brings them, and adds them in the
- * order of the places. What is added up so is small (totals, a partial sum of one op), so that its latency counts, and
- * not that each rank adds up all of it; large sums are reduce-scattered and then gathered.
+ * All-reduce: in each stage every member gets the addends of all members by an all-gather, and adds them in the order
+ * of places. Every member adds the whole sum. This suits small sums (totals, a partial sum of one op), where latency
+ * counts more than the repeated additions; large sums are reduce-scattered and then gathered (placement.c).
  */
 #include "compile/redistribute/redistribute.h"
 
-/* The operand as one row. */
+/* The operand as one row, [1, elements]. */
 static ls_operand row_of(ls_operand o) {
     return ls_operand_dense(o.buffer, o.offset, o.view.dtype, 2, (int64_t[]){1, ls_view_elements(&o.view)});
 }

@@ -1,12 +1,12 @@
 /*
- * All-to-all: a tensor that is cut along one dimension over the members of a team becomes one that is cut along
- * another. Parts may be uneven, and may overlap: what several members need goes to each of them.
+ * All-to-all: a tensor that is cut along one dimension over the members of a team becomes cut along another dimension.
+ * Parts may be uneven and may overlap; a part that several members need goes to each of them.
  */
 #include "compile/redistribute/redistribute.h"
 
 /* --- ways: who copies --------------------------------------------------------------------------------------------- */
 
-/* Each member puts: the result is the slot. */
+/* Each member puts its parts into the others' slots: the slot is the result. */
 static ls_operand slot(ls_builder *b, const ls_recut *r, ls_operand shape, int64_t capacity) {
     const ls_view *v = &shape.view;
     return ls_build_symmetric(b, LS_BUFFER_SLOT, r->label, capacity, v->dtype, v->ndim, v->size);
@@ -51,7 +51,7 @@ ls_operand ls_in_heap(ls_builder *b, ls_operand operand, int64_t capacity) {
 
 /* --- parts -------------------------------------------------------------------------------------------------------- */
 
-/* The place of the member `shift` further in the team. */
+/* The place in the team that is `shift` places after this rank's. */
 static int place_of(const ls_builder *b, int team, int shift) {
     return ls_team_place_at(&b->image->teams[team], b->target->rank, shift);
 }
@@ -76,10 +76,7 @@ ls_operand ls_part_at(ls_builder *b, int team, ls_operand all, int dim, const ls
     return ls_operand_slice(all, dim, cut->start[place], cut->count[place]);
 }
 
-/*
- * The members, at distances that say how much further a part begins: where several that follow each other share one,
- * the team by digit.
- */
+/* The team whose distances lead to the parts: split by digit where several consecutive members share a part. */
 static int team_of(ls_builder *b, const ls_recut *r) {
     const int members = ls_build_team_size(b, r->team), from = r->from->sharers < members ? r->from->sharers : 1,
               to = r->to->sharers < members ? r->to->sharers : 1;
@@ -87,7 +84,7 @@ static int team_of(ls_builder *b, const ls_recut *r) {
     return from > 1 || to > 1 ? ls_build_split_team(b, r->team, (int)ls_max(from, to)) : r->team;
 }
 
-/* The operand's sizes with others along the two dimensions, dense from where it begins. */
+/* The operand with other sizes along from_dim and to_dim, dense, at the same offset. */
 static ls_operand resized(const ls_recut *r, ls_operand o, int64_t from, int64_t to) {
     int64_t size[LS_MAX_DIMS];
     for (int i = 0; i < o.view.ndim; i++) size[i] = o.view.size[i];

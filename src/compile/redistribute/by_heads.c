@@ -1,6 +1,6 @@
 /*
- * Tokens to heads: an all-to-all after which a rank has some heads of the whole sequence and needs no other rank's
- * states, and one back, as Ulysses does for attention.
+ * Tokens to heads: an all-to-all that brings each rank some heads of the whole sequence, so that it needs no state of
+ * another rank, and one that takes the results back, as Ulysses does for attention.
  */
 #include "compile/redistribute/redistribute.h"
 
@@ -64,7 +64,7 @@ static ls_parts parts_of_tokens(ls_builder *b, int P) {
     return parts;
 }
 
-/* The one mark of each token, to all. */
+/* Each token has one mark, which goes to all ranks. */
 static ls_parts parts_of_marks(ls_builder *b, const ls_by_heads *w) {
     const int P = ls_build_team_size(b, w->team);
     ls_parts parts = make_parts(b, P, 1);

@@ -1,19 +1,20 @@
 /*
- * Chain: a state that goes from run to run of positions, each time to the rank that has the next one, where what a run
- * makes of a state is no map that could be found before the state is there (scan.c). Ranks wait for each other, so the
- * batch goes in slices: while a rank has the second one, the next rank has the first.
+ * Chain: a state goes from each run of positions to the next one, each time to the rank that has this next run. It is
+ * for ops where a run's effect on the state cannot be found as a map before the state arrives (otherwise: scan.c).
+ * Since each rank waits for the one before, the batch goes in slices: while a rank computes the second slice, the next
+ * rank computes the first.
  */
 #include "compile/redistribute/redistribute.h"
 
-/* A state that leaves a run for the next one, of a slice of the sequences. */
+/* The transfer of one slice's state from a run to the next run on another rank. */
 typedef struct link {
-    int from, to;                   /* places of the ranks */
-    ls_operand leaves, slot, front; /* where it was made; where it lands at the other rank; where it belongs there */
+    int from, to;                   /* places of the sender and the receiver */
+    ls_operand leaves, slot, front; /* the state at the sender; its slot, and its final memory, at the receiver */
 } link;
 
 static ls_operand nothing(ls_operand like) { return ls_operand_slice(like, 0, 0, 0); }
 
-/* All ranks call it for all links, in one order. */
+/* All ranks call this function for all links, in the same order. */
 static void pass_on(ls_builder *b, int team, int channel, const link *l) {
     const int P = ls_build_team_size(b, team), me = ls_build_team_place(b, team), j = (l->to - l->from + P) % P;
     const bool gives = me == l->from, takes = me == l->to;
@@ -24,7 +25,7 @@ static void pass_on(ls_builder *b, int team, int channel, const link *l) {
     if (takes) ls_build_copy(b, l->slot, l->front);
 }
 
-/* Of what has runs and sequences first: those of a slice of one run, [sequences,..]. */
+/* From an operand [runs,sequences,..]: one run and some of the sequences, [sequences,..]. */
 static ls_operand of_run(ls_operand all, int64_t run, int64_t first, int64_t sequences) {
     const ls_operand o = ls_operand_slice(all, 0, run, 1);
     return ls_operand_slice(ls_operand_dense(o.buffer, o.offset, o.view.dtype, o.view.ndim - 1, &o.view.size[1]), 0,

@@ -1,13 +1,14 @@
 /*
- * Rows by the ids of tokens: each row goes to the member of a team that has the row of a table which its id names, and
- * what is made of it there comes back. In rounds: in round j to the member j places further, from the one j places
- * before, so that what waits to be read does not grow with the team. How many rows that are is known when the program
- * runs: first their number and ids travel, then as many rows (ls_build_send_rows), in the order of their tokens; so the
- * bits do not depend on which comes first.
+ * Rows by the ids of tokens: each token's id names a row of a table that is spread over a team. The token's row of data
+ * goes to the member that has this row of the table, and the result that is made there comes back. The exchange has
+ * rounds: in round j each member sends to the member j places after it and receives from the one j places before it, so
+ * that the memory for received rows does not grow with the team. The number of rows is known only when the program
+ * runs: the number and the ids are sent first, then that many rows (ls_build_send_rows). Rows keep the order of their
+ * tokens, so that the bits do not depend on which message arrives first.
  */
 #include "compile/redistribute/redistribute.h"
 
-/* Of what is dense: rows of E elements; and all elements, one after the other. */
+/* A dense operand as rows of E elements; and as one list of all its elements. */
 static ls_operand as_rows(ls_operand o, int64_t E) {
     LS_ASSERT(ls_view_is_dense(&o.view));
     o.view = ls_view_dense(NULL, o.view.dtype, 2, (const int64_t[]){ls_view_elements(&o.view) / E, E});
@@ -40,7 +41,7 @@ static int channel(ls_builder *b, const ls_deal *d, const char *what, int j) {
 
 static ls_peer member(const ls_builder *b, const ls_deal *d, int shift) { return ls_build_peer(b, d->team, shift); }
 
-/* The number of rows, with which their ids begin. */
+/* The number of rows, which stands in front of their ids. */
 static ls_operand number_of(ls_operand numbers) { return ls_operand_elements(numbers, 0, 1); }
 
 void ls_deal_begin(ls_builder *b, const ls_deal *d, int j, bool returns) {

@@ -1,18 +1,18 @@
 /*
- * Halo exchange: tokens that other ranks hold, for ops that need neighbours along the sequence. Every rank says which
- * positions it wants, as a few segments; where a segment meets a run of some rank's part, that piece is copied, or
- * packed with the others of that rank and sent in one message. Positions outside the sequence give zeros. With
- * contiguous parts a rank hears from one neighbour, with zigzag from two; nothing depends on that, so a segment may
- * also reach over several ranks.
+ * Halo exchange: brings tokens that other ranks hold, for ops that need neighbours along the sequence. Every rank wants
+ * some segments of positions. Where a segment overlaps a run that some rank holds, the overlapping piece is copied, or
+ * packed with the other pieces from that rank and sent in one message. Positions outside the sequence give zeros. With
+ * contiguous parts a rank receives from one neighbour, with zigzag from two; but a segment may also extend over several
+ * ranks.
  */
 #include "compile/redistribute/redistribute.h"
 
 #include <stdio.h>
 
-/* Of a rank's positions; layouts with more are refused, as each is a call of a kernel. */
+/* The most runs that a rank may have: each run is a call of a kernel. */
 enum { MOST_RUNS = 64 };
 
-/* Tokens that a rank wants, in the order in which it wants them: its runs, each with its neighbours. */
+/* The tokens that a rank wants, in this order: those of its runs, each run together with its neighbours. */
 typedef struct wish {
     int n;
     const ls_layout_run *runs;
@@ -25,7 +25,7 @@ static wish wish_of(const ls_layout *layout, const ls_neighbours *w, int p) {
     return out;
 }
 
-/* Of its run i, with the neighbours. */
+/* The first position and the number of tokens of run i together with its neighbours. */
 static int64_t first_of(const wish *w, int i) { return w->runs[i].first - w->around.before; }
 static int64_t count_of(const wish *w, int i) { return w->runs[i].count + w->around.before + w->around.after; }
 
@@ -35,12 +35,12 @@ static int64_t tokens_of(const wish *w) {
     return n;
 }
 
-/* Tokens from..from+count of one rank's part become tokens to..to+count of a wish. */
+/* Tokens from .. from + count - 1 of a rank's part become tokens to .. to + count - 1 of a wish. */
 typedef struct piece {
     int64_t from, to, count;
 } piece;
 
-/* The arena: NULL where only their tokens are asked for. */
+/* Without an arena (NULL) only `tokens` is counted. */
 typedef struct ls_halo_pieces {
     ls_arena *arena;
     int64_t tokens;
@@ -49,7 +49,10 @@ typedef struct ls_halo_pieces {
     size_t capacity;
 } pieces;
 
-/* What positions [first, first + count), held from `from` on, give to the wish. */
+/*
+ * Adds the pieces of the wish that lie at positions first .. first + count - 1, whose tokens begin at `from` in the
+ * part of the rank that holds them.
+ */
 static void meet(const wish *w, int64_t first, int64_t count, int64_t from, pieces *out) {
     int64_t to = 0;
     for (int i = 0; i < w->n; to += count_of(w, i++)) {
@@ -62,7 +65,7 @@ static void meet(const wish *w, int64_t first, int64_t count, int64_t from, piec
     }
 }
 
-/* What rank q holds of the wish. */
+/* The pieces of the wish that rank q holds. */
 static pieces pieces_from(ls_arena *arena, const ls_layout *layout, int q, const wish *w) {
     pieces out = {.arena = arena};
     const ls_layout_run *runs;
@@ -75,7 +78,7 @@ static pieces pieces_from(ls_arena *arena, const ls_layout *layout, int q, const
     return out;
 }
 
-/* `o` with another number of tokens, dense in a buffer. */
+/* The shape of `o` with another number of tokens, dense at the start of a buffer. */
 static ls_operand with_tokens(ls_operand o, int buffer, int64_t tokens) {
     int64_t size[LS_MAX_DIMS];
     for (int i = 0; i < o.view.ndim; i++) size[i] = i == 1 ? tokens : o.view.size[i];
@@ -100,7 +103,7 @@ static ls_operand packed(ls_builder *b, const pieces *gives, ls_operand x) {
     return out;
 }
 
-/* What has come, to its places. */
+/* Copies the received pieces to their places in `out`. */
 static void unpack(ls_builder *b, const pieces *takes, ls_operand slot, ls_operand out) {
     int64_t at = 0;
     for (int i = 0; i < takes->n; i++) {
@@ -110,7 +113,7 @@ static void unpack(ls_builder *b, const pieces *takes, ls_operand slot, ls_opera
     }
 }
 
-/* The largest message over one distance in rank numbers; 0: no rank needs it. */
+/* Tokens of the largest message between ranks at this distance; 0: there is none. */
 static int64_t largest(const ls_layout *layout, const ls_neighbours *w, int distance) {
     int64_t most = 0;
     for (int p = 0; p < layout->P; p++) {
@@ -120,7 +123,7 @@ static int64_t largest(const ls_layout *layout, const ls_neighbours *w, int dist
     return most;
 }
 
-/* Zeros where the wish reaches beyond the sequence. */
+/* Writes zeros where the wish extends beyond the sequence. */
 static void clear_outside(ls_builder *b, const wish *w, ls_operand out) {
     const int64_t S = b->image->layout.S, far = INT64_MAX / 4;
     pieces outside = {.arena = b->image->arena};
@@ -141,14 +144,14 @@ int64_t ls_halo_tokens(const ls_builder *b, const ls_neighbours *around) {
 }
 
 /*
- * Each exchange has channels of its own: a channel is not granted again before what came last was received, and the
- * next exchange waits for nothing.
+ * Each exchange has its own channels: a channel may be granted again only after the last message on it was received, so
+ * with shared channels the next exchange would have to wait.
  */
 ls_halo ls_halo_begin(ls_builder *b, const ls_neighbours *w, ls_operand x, ls_operand out) {
     const ls_layout made = ls_runs_of(b), *layout = &made;
     const int team = ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE));
     const int P = ls_build_team_size(b, team), number = b->channels.n_halos++;
-    const int me = ls_build_team_place(b, team); /* the sequence index */
+    const int me = ls_build_team_place(b, team); /* also the rank's index in the sequence */
     const wish mine = wish_of(layout, w, me);
     pieces *takes = LS_NEW_ARRAY(b->image->arena, pieces, P), *gives = LS_NEW_ARRAY(b->image->arena, pieces, P);
     ls_halo h = {.out = out, .messages = ls_messages_make(b, P - 1), .takes = takes};
@@ -185,7 +188,7 @@ void ls_halo_finish(ls_builder *b, const ls_halo *h) {
     for (int i = 0; i < h->messages.n; i++) unpack(b, &h->takes[i], h->messages.pair[i].land, h->out);
 }
 
-/* Chunks of canonical sums are no runs of the layout, which is contiguous. */
+/* Checks the layout, not the chunks of canonical sums: canonical sums need the contiguous layout. */
 ls_status ls_halo_fits(const ls_builder *b, const ls_node *node) {
     const ls_layout *layout = &b->image->layout;
     const bool striped = layout->P > 1 && layout->kind == LS_LAYOUT_STRIPED;

@@ -1,4 +1,4 @@
-/* The one place where messages of collectives are granted, sent and received, or read in place. */
+/* The messages of all collectives are granted, sent and received, or read in place, here. */
 #include "compile/redistribute/redistribute.h"
 
 ls_messages ls_messages_make(ls_builder *b, int n) {
@@ -8,7 +8,7 @@ ls_messages ls_messages_make(ls_builder *b, int n) {
 ls_messages ls_stage_messages(ls_builder *b, const char *label, const ls_stages *stages, int stage) {
     const ls_stage *s = &stages->stage[stage];
     ls_messages m = ls_messages_make(b, s->ranks - 1);
-    int before = 0; /* channels of earlier stages */
+    int before = 0; /* channels that earlier stages use */
     for (int i = 0; i < stage; i++) before += stages->stage[i].ranks - 1;
     for (int j = 1; j < s->ranks; j++)
         m.pair[j - 1] = (ls_message_pair){.channel = ls_build_channel(b, "%s.%d", label, before + j),

@@ -1,23 +1,26 @@
 /*
- * The lowering of a redistribution node: step by step from one placement of a tensor to another. What is whole is cut,
- * or becomes the first term of a sum, by a copy; what is cut or partial goes to other ranks by the all-to-all and the
- * all-reduce.
+ * The lowering of a redistribution node: from one placement of a tensor to another, step by step. A tensor that is
+ * whole becomes cut, or the first term of a partial sum, by a copy. A tensor that is cut or partial goes to other ranks
+ * by the all-to-all and the all-reduce.
  */
 #include "compile/redistribute/redistribute.h"
 
 typedef struct change {
     ls_builder *b;
     ls_tensor tensor;
-    const ls_shape *shape; /* of the tensor, global */
+    const ls_shape *shape; /* global shape of the tensor */
     ls_placements now;
-    ls_operand at; /* dense */
+    ls_operand at; /* where the tensor is now; dense */
 } change;
 
 static ls_operand room(const change *c, ls_dtype dtype, int ndim, const int64_t *size) {
     return ls_build_private(c->b, LS_BUFFER_ACTIVATION, "redistributed", dtype, ndim, size);
 }
 
-/* The tensor lies there now, spread so; its elements follow each other in whatever form. */
+/*
+ * The tensor lies in `at` now, with the placements `spread`. The elements are dense; the shape of `at` may be another
+ * one.
+ */
 static void now_at(change *c, ls_operand at, const ls_placements *spread) {
     int64_t size[LS_MAX_DIMS];
     ls_placements_size(c->b, c->tensor, spread, size);
@@ -25,7 +28,7 @@ static void now_at(change *c, ls_operand at, const ls_placements *spread) {
     c->now = *spread;
 }
 
-/* Dimension d between the dimensions outside and inside of it: [outer, size, inner]. */
+/* The operand with three dimensions: those before d merged, d, and those after d merged. */
 static ls_operand around(ls_operand o, int d) {
     int64_t size[3] = {1, o.view.size[d], 1};
     for (int i = 0; i < o.view.ndim; i++)
@@ -38,14 +41,14 @@ static void most_sizes(const change *c, const ls_placements *spread, int64_t mos
     for (int d = 0; d < c->shape->ndim; d++) most[d] = ls_sizes_of(c->b, c->tensor, d, spread->cut[d]).most;
 }
 
-/* The product of the sizes from dimension `first` to before `past`. */
+/* The product of the sizes of dimensions first .. past - 1. */
 static int64_t product(const int64_t *size, int first, int past) {
     int64_t n = 1;
     for (int d = first; d < past; d++) n *= size[d];
     return n;
 }
 
-/* What of dimension d stays together; NULL: it is in one segment, whose parts lie in the order of the ranks. */
+/* The segments of dimension d; NULL: it is one segment, of which each rank has one part, in the order of the ranks. */
 static const ls_dim_units *segments_of(const change *c, int d) {
     const ls_dim_units *units = c->b->sharding->units;
     if (units == NULL) return NULL;
@@ -54,9 +57,9 @@ static const ls_dim_units *segments_of(const change *c, int d) {
 }
 
 /*
- * How the ranks along some axes share what they have together of dimension d, with their parts one behind the other:
- * all of it, or, along axes of features, the tokens that the others that cut it give them. Axes of one factor are asked
- * the same of and take the same options, so all of them cut it or none does.
+ * How the ranks along `axes` share dimension d, with their parts one after the other: all of it, or, along feature
+ * axes, only the indices that the other axes that cut d leave to these ranks. Axes of one factor get the same requests
+ * and have the same options, so either all of them cut d or none does.
  */
 static ls_parts parts_of(const change *c, int d, ls_axes axes) {
     ls_builder *b = c->b;
@@ -80,7 +83,7 @@ static ls_parts parts_of(const change *c, int d, ls_axes axes) {
     return parts;
 }
 
-/* All members have all of it. */
+/* Every member has the whole. */
 static ls_parts shared(const change *c, int64_t total, int64_t most, int members) {
     ls_parts parts = {.total = total,
                       .most = most,
@@ -92,7 +95,7 @@ static ls_parts shared(const change *c, int64_t total, int64_t most, int members
     return parts;
 }
 
-/* Each member has a row of its own. */
+/* Each member has one row of its own. */
 static ls_parts rows(const change *c, int members) {
     ls_parts parts = shared(c, 1, 1, members);
     for (int p = 0; p < members; p++) parts.start[p] = p;
@@ -114,14 +117,17 @@ static ls_operand exchange(const change *c, const ls_recut *recut, ls_operand mi
 
 /* --- the order of what ranks share -------------------------------------------------------------------------------- */
 
-/* Whether dimension d, not cut along the axes, has tokens or features in another order than their ranks together. */
+/*
+ * Whether the whole dimension d has its tokens or features in another order than the parts of the ranks, one after the
+ * other, have.
+ */
 static bool is_permuted(const change *c, int d, ls_axes axes) {
     if (segments_of(c, d) != NULL) return true;
     return c->shape->dim[d].factor == LS_FACTOR_SEQUENCE && c->b->image->layout.kind != LS_LAYOUT_CONTIGUOUS &&
            (axes & ls_mesh_axes(&c->b->target->mesh, LS_AXIS_SEQUENCE)) != 0;
 }
 
-/* The positions of a run, of [outer, all positions, inner]. */
+/* The positions of a run, as a view of [outer, all positions, inner]. */
 static ls_operand positions_of(ls_operand natural, const ls_layout_run *run) {
     ls_operand out = ls_operand_slice(natural, 1, run->first, (run->count - 1) * run->step + 1);
     out.view.size[1] = run->count;
@@ -129,7 +135,10 @@ static ls_operand positions_of(ls_operand natural, const ls_layout_run *run) {
     return out;
 }
 
-/* Copies the tokens of ranks first .. past - 1 of the layout, one after the other, from or to where they stand. */
+/*
+ * Copies the tokens of ranks first .. past - 1 between `natural`, where they are at their positions, and `in_order`,
+ * where they lie rank by rank. to_order: from `natural` to `in_order`.
+ */
 static void copy_tokens(const change *c, int first, int past, ls_operand natural, ls_operand in_order, bool to_order) {
     int64_t at = 0;
     for (int p = first; p < past; p++) {
@@ -143,7 +152,7 @@ static void copy_tokens(const change *c, int first, int past, ls_operand natural
     }
 }
 
-/* The same of features in segments: of each segment each rank has a part. */
+/* The same as copy_tokens, for a dimension in segments, of each of which every rank has a part. */
 static void copy_features(const change *c, int d, int parts, ls_operand natural, ls_operand in_order, bool to_order) {
     const ls_dim_units *units = segments_of(c, d);
     int64_t at = 0;
@@ -158,7 +167,7 @@ static void copy_features(const change *c, int d, int parts, ls_operand natural,
     }
 }
 
-/* All ranks' parts of dimension d, one after the other, from or to where they stand in the whole. */
+/* Copies the parts of all ranks of dimension d between the two orders. */
 static void copy_parts(const change *c, int d, int parts, ls_operand natural, ls_operand in_order, bool to_order) {
     if (segments_of(c, d) != NULL)
         copy_features(c, d, parts, natural, in_order, to_order);
@@ -166,7 +175,7 @@ static void copy_parts(const change *c, int d, int parts, ls_operand natural, ls
         copy_tokens(c, 0, parts, natural, in_order, to_order);
 }
 
-/* This rank's part of each segment of dimension d, one after the other. */
+/* Copies this rank's part of each segment of dimension d to `own`, one after the other. */
 static void copy_own_features(const change *c, int d, int team, ls_operand natural, ls_operand own) {
     const ls_dim_units *units = segments_of(c, d);
     const int members = ls_build_team_size(c->b, team), place = ls_build_team_place(c->b, team);
@@ -191,7 +200,7 @@ static void copy_own_features(const change *c, int d, int team, ls_operand natur
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-/* whole -> cut: this rank's part of what it has. */
+/* whole -> cut: keeps this rank's part. */
 static void slice(change *c, int d, ls_axes axes) {
     ls_placements then = c->now;
     then.cut[d] |= axes;
@@ -241,7 +250,7 @@ static ls_operand in_type(const change *c, ls_operand from, ls_dtype dtype, cons
     return to;
 }
 
-/* Shares of the same size for all members of a team, of what has `n` elements in a team and at most `most` in any. */
+/* Shares of equal size for all members of a team. n: elements in this team; most: elements in the largest team. */
 static ls_parts shares_of(const change *c, int64_t n, int64_t most, int members) {
     const int64_t count = ls_ceil_div(n, members);
     ls_parts parts = shared(c, count, ls_ceil_div(most, members), members);
@@ -252,7 +261,7 @@ static ls_parts shares_of(const change *c, int64_t n, int64_t most, int members)
     return parts;
 }
 
-/* The elements of an operand, and zeros behind them up to `total`. */
+/* The operand's elements as a list, followed by zeros up to `total` elements. */
 static ls_operand padded(const change *c, ls_operand part, int64_t total) {
     const int64_t n = ls_view_elements(&part.view);
     const ls_operand flat = ls_operand_elements(part, 0, n);
@@ -263,7 +272,7 @@ static ls_operand padded(const change *c, ls_operand part, int64_t total) {
     return to;
 }
 
-/* The sum of one addend of each member, one after the other, in the accumulator's type. */
+/* Adds one addend of each member (they lie one after the other), in the accumulator's type. */
 static ls_operand add_up(const change *c, ls_operand addends, int members) {
     const ls_dtype G = c->b->image->accumulator;
     const int64_t n = ls_view_elements(&addends.view) / members;
@@ -272,7 +281,7 @@ static ls_operand add_up(const change *c, ls_operand addends, int members) {
     return sum;
 }
 
-/* This rank's share of the sum: of each share the addends go to one rank, which adds them in the order of places. */
+/* This rank's share of the sum: each member gets all addends of its share, and adds them in the order of places. */
 static ls_operand add_share(const change *c, int team, ls_operand part, const ls_parts *shares) {
     ls_builder *b = c->b;
     const int members = ls_build_team_size(b, team);
@@ -290,7 +299,7 @@ static ls_operand add_share(const change *c, int team, ls_operand part, const ls
                   members);
 }
 
-/* Each rank adds up its share of a large sum, and gives it to the others. */
+/* Each rank adds its share of a large sum, then sends it to the others. */
 static ls_operand reduce_shares(const change *c, int team, ls_operand part, int64_t most, ls_dtype T) {
     const int members = ls_build_team_size(c->b, team);
     const ls_parts shares = shares_of(c, ls_view_elements(&part.view), most, members), all = shared(c, 1, 1, members);
@@ -308,7 +317,7 @@ static ls_operand reduce_shares(const change *c, int team, ls_operand part, int6
 
 /* partial -> whole */
 static void reduce(change *c, ls_axes axes) {
-    enum { LARGE = 1 << 13 }; /* bytes: what is smaller takes one exchange, for its latency */
+    enum { LARGE = 1 << 13 }; /* bytes; smaller sums take one exchange, for lower latency */
     ls_builder *b = c->b;
     ls_placements then = c->now;
     then.partial &= ~axes;
@@ -359,7 +368,7 @@ static void scatter(change *c, int d, ls_axes axes) {
     now_at(c, in_type(c, sum, T, "sum over ranks"), &then);
 }
 
-/* whole -> partial: the first rank's term is the tensor, and those of the others are zeros. */
+/* whole -> partial: the first rank's term is the tensor, the other ranks' terms are zeros. */
 static void spread_terms(change *c, ls_axes axes) {
     ls_builder *b = c->b;
     const ls_view *v = &c->at.view;
@@ -376,7 +385,7 @@ static void spread_terms(change *c, ls_axes axes) {
     now_at(c, mine, &then);
 }
 
-/* Those of some axes that are to cut another dimension than d: the tensor is made whole along them in between. */
+/* The axes that cut d now and are to cut another dimension: the tensor becomes whole along them in between. */
 static ls_axes cut_elsewhere(const change *c, const ls_placements *to, int d) {
     ls_axes elsewhere = 0;
     for (int other = 0; other < c->shape->ndim; other++)
@@ -385,8 +394,9 @@ static ls_axes cut_elsewhere(const change *c, const ls_placements *to, int d) {
 }
 
 /*
- * What of dimension d is made whole before anything else is done. Along axes of features ranks share what the others
- * give them: where these change, it comes together first, and is cut again behind.
+ * Makes dimension d whole along some axes before any other step. Ranks along feature axes share what the other axes
+ * leave to them. So where the cut along the other axes changes, the cut along feature axes is undone first and made
+ * again later.
  */
 static void clear(change *c, const ls_placements *to, int d, ls_axes features) {
     const ls_axes elsewhere = cut_elsewhere(c, to, d), others = ~features & (c->now.cut[d] ^ to->cut[d]);
@@ -396,7 +406,10 @@ static void clear(change *c, const ls_placements *to, int d, ls_axes features) {
     if (leaves) gather(c, d, leaves);
 }
 
-/* Cuts, along axes of which none shares what another gives: what is whole, and what is a partial sum. */
+/*
+ * Cuts the tensor along `axes`, where it is whole or partial. No axis of `axes` divides what another one of them
+ * leaves.
+ */
 static void cut(change *c, const ls_placements *to, ls_axes axes) {
     ls_axes is_cut = 0;
     for (int d = 0; d < c->shape->ndim; d++) is_cut |= c->now.cut[d];
@@ -407,7 +420,7 @@ static void cut(change *c, const ls_placements *to, ls_axes axes) {
         if (to->cut[d] & axes & c->now.partial) scatter(c, d, to->cut[d] & axes & c->now.partial);
 }
 
-/* Gathers what is cut along some of the axes, and is not to be. */
+/* Gathers what is cut along some of the axes and is to be whole. */
 static void uncut(change *c, const ls_placements *to, ls_axes axes) {
     for (int d = 0; d < c->shape->ndim; d++)
         if (c->now.cut[d] & ~to->cut[d] & axes) gather(c, d, c->now.cut[d] & ~to->cut[d] & axes);
@@ -422,7 +435,10 @@ static void lower(ls_builder *b, const ls_program_node *at) {
                 .now = b->sharding->tensor[node->in[0].id],
                 .at = ls_lower_tensor(b, node->in[0])};
     const ls_axes features = ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE);
-    /* First what makes it smaller, last what makes it larger; what axes of features share within the others. */
+    /*
+     * First the steps that make the tensor smaller, last those that make it larger. The steps of feature axes stand
+     * between those of the other axes, as feature axes share what the others leave.
+     */
     for (int d = 0; d < c.shape->ndim; d++) clear(&c, to, d, features);
     cut(&c, to, ~features);
     cut(&c, to, features);

@@ -1,17 +1,18 @@
 /*
- * Reduce-scatter: each part leaves for the rank that owns it, or that adds it up for others (stages.c). What has come
- * is added (slots.c) when the next one has left, and goes on to the next stage; then its slots are free for the next
- * but one. So a rank needs slots for two, however many there are.
+ * Reduce-scatter: each part goes to the rank that owns it, or that adds it for others (stages.c). When the next
+ * reduce-scatter has been sent, the parts that have arrived are added (slots.c), and the sum goes on to the next stage.
+ * The slots are then free for the reduce-scatter after the next. So a rank needs slots for two, however many there are.
  */
 #include "compile/redistribute/redistribute.h"
 
-enum { SETS = 2 }; /* of slots: one is filled while the other is read */
+enum { SETS = 2 }; /* sets of slots: one receives while the other is read */
 
 /* One reduce-scatter. */
 typedef struct turn {
     int64_t count;
     int addends;     /* from each rank */
-    ls_operand *sum; /* this rank's addends, then the sum over the stages that are done, of what is left to it */
+    ls_operand *sum; /* at first this rank's addends, then the sum over the completed stages of the part that is left to
+                        this rank */
     ls_operand to;
     bool adds;
     ls_messages messages[LS_TEAM_DIGITS];
@@ -23,28 +24,30 @@ struct ls_reduce_scatter {
     int n, begun;
     turn *turns;
     ls_operand slots[LS_TEAM_DIGITS];
-    int64_t most[LS_TEAM_DIGITS]; /* elements of what a rank has slots for */
+    int64_t most[LS_TEAM_DIGITS]; /* per stage: the most elements that one rank sends in a reduce-scatter */
 };
 
-/* Elements of an addend that are left after the stage. */
+/* Elements of an addend that are left to a rank after the stage. */
 static int64_t left_of(const ls_reduce_scatter *r, int i, int stage) {
     return ls_stages_count(&r->stages, r->turns[i].count, stage);
 }
 
-/* The slots of a stage: those of each of its ranks, in the order of their places. */
+/* The slots of a stage: those of each of its ranks, in the order of places. */
 static ls_operand slots_of(const ls_reduce_scatter *r, int i, int stage) {
     const int ranks = r->stages.stage[stage].ranks;
     return ls_operand_slice(r->slots[stage], 0, i % SETS * ranks * r->most[stage],
                             ranks * r->turns[i].addends * left_of(r, i, stage));
 }
 
-/* Of what has `count` elements for each rank of the stage, those of the rank `shift` places further. */
+/*
+ * Of an operand that has `count` elements for each rank of the stage: those of the rank `shift` places after this one.
+ */
 static ls_operand share_of(ls_builder *b, const ls_reduce_scatter *r, int stage, ls_operand all, int64_t count,
                            int shift) {
     return ls_build_share(b, all, 0, count, r->stages.stage[stage].team, shift);
 }
 
-/* The slot for an addend of the rank `shift` places further. */
+/* The slot for an addend from the rank `shift` places after this one. */
 static ls_operand slot_of(ls_builder *b, const ls_reduce_scatter *r, int i, int stage, int shift, int addend) {
     const int64_t left = left_of(r, i, stage);
     const ls_operand rank = share_of(b, r, stage, slots_of(r, i, stage), r->turns[i].addends * left, shift);
@@ -78,7 +81,7 @@ static void send(ls_builder *b, const ls_reduce_scatter *r, int i, int stage) {
     ls_messages_send(b, m);
 }
 
-/* Where the sum of a stage goes: to the result, or to the next stage. */
+/* Where the sum of a stage is written: to the result in the last stage, else to a buffer for the next stage. */
 static ls_operand sum_of(ls_builder *b, const ls_reduce_scatter *r, int i, int stage) {
     const turn *t = &r->turns[i];
     if (stage + 1 == r->stages.n) return t->to;
@@ -86,7 +89,7 @@ static ls_operand sum_of(ls_builder *b, const ls_reduce_scatter *r, int i, int s
     return ls_build_private(b, LS_BUFFER_GRADIENT, r->near, t->sum->view.dtype, 1, &count);
 }
 
-/* The rank's own part goes through a slot like the others'. */
+/* Receives and adds the parts of a stage. The rank's own part goes through a slot, as the others' do. */
 static void collect(ls_builder *b, ls_reduce_scatter *r, int i, int stage) {
     turn *t = &r->turns[i];
     ls_messages_receive(b, &t->messages[stage]);
@@ -97,7 +100,7 @@ static void collect(ls_builder *b, ls_reduce_scatter *r, int i, int stage) {
     r->stages.add(b, &slots, *t->sum, t->adds && stage + 1 == r->stages.n);
 }
 
-/* When that many have begun: each of the last few goes one stage on. */
+/* After reduce-scatter number `begun` has begun: it and each of the last few before it go on by one stage. */
 static void go_on(ls_builder *b, ls_reduce_scatter *r, int begun) {
     for (int stage = 0; stage <= r->stages.n; stage++) {
         const int i = begun - stage;

@@ -1,4 +1,4 @@
-/* The runs of positions for each of which a kernel is called that needs neighbours, or a state of all before. */
+/* Runs of positions. Kernels that need neighbours, or a state of all tokens before, are called once for each run. */
 #include "compile/redistribute/redistribute.h"
 
 ls_layout ls_runs_of(const ls_builder *b) {

@@ -1,12 +1,13 @@
 /*
- * Scan: the state in front of each run of positions, where the state of a token follows from the one before it. A rank
- * does not wait for it to begin: it finds what its own runs do to any state, as a map (for a linear recurrence an
- * affine one, of the size of the state), all ranks give their maps to all, and each applies those of the runs in front
- * of its own to a zero state. So there is one exchange, however many runs there are, instead of a chain of ranks that
- * wait for each other, and its bytes do not depend on the length of the sequence. (Sun et al., "LASP-2: rethinking
- * sequence parallelism for linear attention and its hybrid", arXiv 2502.07563, gathers states in this way.)
+ * Scan: finds the state in front of each run of positions, where the state after a token follows from the state before
+ * it. A rank need not wait for the state to begin: it finds the effect of its own runs on any state as a map (for a
+ * linear recurrence an affine map, of the size of the state). All ranks gather all maps, and each rank applies the maps
+ * of the runs in front of its own to a state of zeros. So there is one exchange, however many runs there are, instead
+ * of a chain of ranks that wait for each other, and its bytes do not depend on the length of the sequence. (Sun et al.,
+ * "LASP-2: rethinking sequence parallelism for linear attention and its hybrid", arXiv 2502.07563, gathers states in
+ * this way.)
  *
- * A scan may also go backwards: then the state is that behind the run, and what is in front is behind.
+ * A backwards scan finds the state behind each run, from the maps of the runs behind it.
  */
 #include "compile/redistribute/redistribute.h"
 
@@ -14,9 +15,9 @@
 
 /* A run of the sequence. */
 typedef struct run {
-    int64_t first; /* position */
-    int64_t map;   /* its place among all maps */
-    int own;       /* its number among this rank's runs; -1: another rank's */
+    int64_t first; /* first position */
+    int64_t map;   /* index of its map among those of all ranks */
+    int own;       /* index among this rank's runs; -1: another rank's run */
 } run;
 
 static int by_position(const void *a, const void *b) {
@@ -28,7 +29,10 @@ static int sequence_team(ls_builder *b) {
     return ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE));
 }
 
-/* All runs in the order in which states follow each other; returns how many. pieces: by rank of the sequence. */
+/*
+ * All runs in the order in which the state passes through them; returns how many. pieces [P]: the index of the piece
+ * that each rank of the sequence has.
+ */
 static int find_runs(ls_builder *b, bool backwards, const int64_t *pieces, run **out) {
     const ls_layout made = ls_runs_of(b), *layout = &made;
     const int me = ls_build_team_place(b, sequence_team(b));
@@ -50,7 +54,7 @@ static int find_runs(ls_builder *b, bool backwards, const int64_t *pieces, run *
     return n;
 }
 
-/* Which piece of what is gathered each rank of the sequence has. */
+/* The index of the piece that each rank of the sequence has in the gathered maps. */
 static const int64_t *gathered_pieces(ls_builder *b, const ls_scan *s) {
     const int team = sequence_team(b), me = ls_build_team_place(b, team), P = b->image->layout.P;
     const ls_team owners = ls_stages_owners(b, &s->gather.stages);
@@ -84,14 +88,14 @@ ls_scan ls_scan_begin(ls_builder *b, bool backwards, ls_operand maps) {
     return s;
 }
 
-/* What applies maps to a state. */
+/* How maps are applied, and the state to which they are applied. */
 typedef struct follower {
     ls_scan_follow follow;
     const void *context;
     ls_operand state;
 } follower;
 
-/* Applies the maps of the runs, which lie at equal distances, as often as there are such stretches. */
+/* Applies the maps of the runs: one call for each stretch of runs whose maps lie at equal distances. */
 static void apply(ls_builder *b, const ls_scan *s, const run *runs, int n, const follower *to) {
     for (int i = 0, next; i < n; i = next) {
         const int64_t step = i + 1 < n ? runs[i + 1].map - runs[i].map : 1;

@@ -1,11 +1,11 @@
 /*
- * Scan by owners: each rank gets the maps of some heads of all runs, finds the states of these heads in front of every
- * run, and gives each rank those of its runs. Two exchanges instead of one, but of what a rank sends and holds nothing
- * grows with the number of ranks.
+ * Scan by owners: each rank gets the maps of all runs for some of the heads, finds the states of these heads in front
+ * of every run, and sends each rank the states of that rank's runs. This takes two exchanges instead of one, but what a
+ * rank sends and holds does not grow with the number of ranks.
  */
 #include "compile/redistribute/redistribute.h"
 
-/* Parts of one size: those of the ranks' runs, or of heads, of which none has fewer than one. */
+/* Parts of about equal size: of the runs of all ranks, or of the heads, of which each rank gets at least one. */
 static ls_parts parts_of(ls_builder *b, int team, int64_t total, int64_t most_total) {
     const int P = ls_build_team_size(b, team);
     ls_parts parts = {.total = total,
@@ -44,7 +44,7 @@ void ls_scan_by_owners(ls_builder *b, const ls_scan_owners *s, ls_scan_follow fo
     size[2] = owned.view.size[2];
     const ls_operand found =
         ls_build_private(b, LS_BUFFER_ACTIVATION, "states of all runs", states.view.dtype, states.view.ndim, size);
-    ls_build_fill(b, found); /* also of runs that no rank has */
+    ls_build_fill(b, found); /* also for runs that no rank has */
     const ls_scan_order order = ls_scan_order_of(b, s->backwards);
     for (int i = 0; i + 1 < order.n; i++) {
         const ls_operand next = ls_operand_slice(found, 0, order.at[i + 1], 1);

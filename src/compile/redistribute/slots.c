@@ -1,9 +1,9 @@
 /*
- * How a reduce-scatter adds what has come through a stage. Each function is in a row of the table of algorithms
- * (stages.c).
+ * How a reduce-scatter adds the parts that a stage has received. Each function is used by a row of the table of
+ * algorithms (stages.c).
  *
- * Canonical sums have any number of addends from each rank. They are added up by a tree over the ranks of a sequence,
- * as the chunks of a rank are (chunks.c), then over the addends, then over the sequences.
+ * With canonical sums a rank may send several addends. They are added by a tree over the ranks of a sequence, as the
+ * chunks of a rank are (chunks.c), then over the addends, then over the sequences.
  */
 #include "compile/redistribute/redistribute.h"
 
@@ -19,7 +19,7 @@ static ls_operand slot_at(const ls_slots *slots, int place, int addend) {
     return ls_operand_slice(slots->all, 0, (place * slots->addends + addend) * slots->count, slots->count);
 }
 
-/* The places of the team's members in the order of their sequences, and along each. *sequences: how many they share. */
+/* The places of the team's members, sorted by sequence and then along each sequence. *sequences: how many there are. */
 static int *places_in_order(const ls_builder *b, int team, int *sequences) {
     const ls_mesh *mesh = &b->target->mesh;
     const int size = ls_build_team_size(b, team), mine = ls_build_team_place(b, team);
@@ -39,7 +39,7 @@ static int *places_in_order(const ls_builder *b, int team, int *sequences) {
     return place;
 }
 
-/* The first slot of the first of n ranks becomes what they add to a sequence. */
+/* The sum of one sequence, over the addends of its n ranks. It replaces the first slot of the first rank. */
 static void add_sequence(ls_builder *b, const ls_slots *slots, const int *place, int n) {
     for (int a = 0; a < slots->addends; a++) {
         for (int width = 1; width < n; width *= 2) {

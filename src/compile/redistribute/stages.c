@@ -1,13 +1,13 @@
 /*
- * How much is exchanged among many ranks: in stages, each among few. What is reduced and scattered goes first among
- * ranks with neighbouring numbers, then each part among the ranks that hold the same part, and so on; what is gathered
- * goes through the same stages in the other direction. That sends no more bytes than one exchange among all ranks, in
- * far fewer messages: of 64 ranks each has 7 + 7 peers, not 63; of 10,240 it has 28. (Chan, Heimlich, Purkayastha and
- * van de Geijn, "Collective communication: theory, practice, and experience", 2007, section 7: meshes.) Few ranks take
- * one stage: fewer waits.
+ * How many ranks exchange data with each other at a time. Among many ranks a collective has stages, each among few
+ * ranks. A reduce-scatter goes first among ranks with neighbouring numbers, then each part among the ranks that hold
+ * the same part, and so on; an all-gather goes through the same stages in the other direction. That sends no more bytes
+ * than one exchange among all ranks, in far fewer messages: with 64 ranks each has 7 + 7 peers instead of 63; with
+ * 10,240 ranks each has 28. (Chan, Heimlich, Purkayastha and van de Geijn, "Collective communication: theory, practice,
+ * and experience", 2007, section 7: meshes.) Few ranks take one stage, as that has fewer waits.
  *
- * All-gather, reduce-scatter and all-reduce have one table of algorithms, because whoever scatters and whoever gathers
- * must agree on who owns which piece.
+ * All-gather, reduce-scatter and all-reduce share one table of algorithms, because the ranks that scatter and those
+ * that gather must agree on who owns which piece.
  */
 #include "compile/redistribute/redistribute.h"
 
@@ -18,8 +18,8 @@
 enum { MANY = 16, MEMBERS = 8 };
 
 /*
- * The least divisor of n that leaves so little that stages of about MEMBERS suffice for the rest; n itself
- * where it has no other.
+ * The size of the next stage for n ranks: the smallest divisor of n with which the number of stages is no larger than
+ * with stages of MEMBERS ranks; n itself if it has no other.
  */
 static int first_factor(int n) {
     const double stages = ceil(log(n) / log(MEMBERS) - 1e-9);
@@ -29,7 +29,7 @@ static int first_factor(int n) {
     return factor;
 }
 
-/* Teams of the stages, nearest ranks first; returns how many. */
+/* These functions write the teams of the stages, nearest ranks first, and return how many there are. */
 static int cut_direct(ls_builder *b, const ls_team *team, int stages[LS_TEAM_DIGITS]) {
     stages[0] = ls_build_team(b, team);
     return 1;
@@ -41,7 +41,7 @@ static int cut_near_first(ls_builder *b, const ls_team *team, int stages[LS_TEAM
     for (int d = whole.digits - 1; d >= 0; d--) {
         int left = whole.digit[d].size, stride = whole.digit[d].stride;
         while (left > 1) {
-            const bool last = n + d + 1 == LS_TEAM_DIGITS; /* each digit further out needs a stage */
+            const bool last = n + d + 1 == LS_TEAM_DIGITS; /* each digit further out still needs a stage */
             const int size = last ? left : first_factor(left);
             const ls_team stage = {.digits = 1, .digit = {{size, stride}}};
             stages[n++] = ls_build_team(b, &stage);
@@ -53,8 +53,8 @@ static int cut_near_first(ls_builder *b, const ls_team *team, int stages[LS_TEAM
 }
 
 /*
- * The first row that has as many ranks, and whose sums are those asked for, serves the team. Canonical sums are made
- * where all addends have come.
+ * The first row that allows the team's number of ranks, and makes the kind of sums asked for, is taken. Canonical sums
+ * are made where all addends have arrived.
  */
 static const struct algorithm {
     const char *name;

@@ -1,4 +1,4 @@
-/* Of the ways by which states come to the ranks of a sequence, the one that a node takes. */
+/* Chooses the way by which states reach the ranks of a sequence. */
 #include "compile/redistribute/redistribute.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Calls of the kernels of recurrent cells, on some tokens of a site. */
+/* Calls of the kernels of recurrent cells, each on some of a site's tokens. */
 #include "compile/rnn/rnn.h"
 
 static ls_kernel_build call_of(const ls_builder *b, const ls_rnn_site *s, ls_kernel_id kernel, const ls_rnn_part *part,

@@ -1,12 +1,12 @@
 /*
- * States by a chain: a rank that has the state in front of one of its runs computes the run, and gives the state behind
- * it to the rank that has the next one (redistribute/chain.c). It is the way for any cell, and the slowest: with mu
- * slices of the batch ranks work mu / (mu + P - 1) of the time.
+ * The way "chain": a rank that has the state in front of one of its runs computes the run, and sends the state behind
+ * the run to the rank that has the next run (redistribute/chain.c). This way works for any cell and is the slowest:
+ * with the batch in mu slices, each of P ranks is busy mu / (mu + P - 1) of the time.
  */
 #include "compile/attention/attention.h"
 #include "compile/rnn/rnn.h"
 
-/* More slices hide no more of the waiting, and read the weights once each. */
+/* More slices would hide little more of the waiting, and each slice reads the weights once more. */
 enum { SLICES_OF_A_RANK = 4 };
 
 static int slices_of(const ls_builder *b, const ls_rnn_site *s) {
@@ -15,7 +15,7 @@ static int slices_of(const ls_builder *b, const ls_rnn_site *s) {
 
 typedef struct pass {
     const ls_rnn_site *site;
-    ls_operand fronts; /* backward */
+    ls_operand fronts; /* the states in front of the runs; backward only */
 } pass;
 
 static ls_rnn_part part_of(const ls_chain_step *step) {
@@ -58,7 +58,7 @@ static void forward(ls_builder *b, ls_rnn_site *s) { b->sites->fronts[s->forward
 
 static void backward(ls_builder *b, ls_rnn_site *s) {
     ls_operand fronts = b->sites->fronts[s->forward];
-    if (s->forward < b->row->first_node) { /* another program had them */
+    if (s->forward < b->row->first_node) { /* the forward pass is in another program */
         ls_rnn_site again = *s;
         again.tensors.y = ls_rnn_unread(b, s);
         fronts = find_fronts(b, &again);
@@ -72,10 +72,10 @@ static ls_status applicable(const ls_builder *b, const void *site) {
     return ls_halo_fits(b, ((const ls_rnn_site *)site)->node);
 }
 
-/* A state for each run, and what a rank could compute while it waits for others. */
+/* Bytes of one state per run, plus what a rank could compute while it waits for others, as bytes. */
 static double cost(const ls_builder *b, const void *site) {
     const ls_rnn_site *s = site;
-    enum { FLOPS_PER_BYTE = 256 }; /* as for placements (shard/price.c) */
+    enum { FLOPS_PER_BYTE = 256 }; /* the same as in shard/price.c */
     const int P = b->image->layout.P;
     const double heads = (double)(s->B * s->heads.most), own = 4 * heads * (double)ls_layout_most(&b->image->layout) *
                                                                ls_rnn_flops(s->params.kind, (double)s->D);

@@ -1,12 +1,13 @@
 /*
- * States by heads: R is a matrix for each head, so a rank that has some heads of the whole sequence needs nothing of
- * others; an all-to-all brings them, and one brings results back to the ranks of their tokens
- * (redistribute/by_heads.c). No rank waits for another, but there must be a head for each.
+ * The way "heads": the recurrent matrix R is separate for each head, so a rank that has some heads of the whole
+ * sequence needs no data of other ranks. An all-to-all brings the heads, another one takes the results back to the
+ * ranks of their tokens (redistribute/by_heads.c). No rank waits for another one's states, but each rank needs at least
+ * one head.
  */
 #include "compile/attention/attention.h"
 #include "compile/rnn/rnn.h"
 
-/* This rank's heads of all tokens. */
+/* This rank's heads, of all tokens of the sequence. */
 typedef struct whole {
     ls_rnn_site site;
     ls_by_heads by;
@@ -18,7 +19,7 @@ static ls_operand room_of(ls_builder *b, const whole *w, const char *name, ls_dt
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, dtype, 4, size);
 }
 
-/* Of a parameter, or a sum over its gradients, [H,..]. */
+/* This rank's heads of a parameter [H,..], or of the sum over a parameter's gradients. */
 static ls_operand heads_of(ls_builder *b, const whole *w, ls_operand o) {
     return ls_part_at(b, w->by.team, o, 0, &w->heads, 0);
 }
@@ -44,7 +45,7 @@ static whole gather(ls_builder *b, const ls_rnn_site *site) {
     return w;
 }
 
-/* Stretch i of the whole sequence. */
+/* Stretch i of the whole sequence, for all sequences. */
 static ls_rnn_part stretch_at(const whole *w, int i) {
     return (ls_rnn_part){w->by.stretch[i].from, w->by.stretch[i].count, 0, w->site.B};
 }
@@ -53,7 +54,7 @@ static ls_operand state_at(const whole *w, ls_operand states, int i) {
     return ls_rnn_state_at(states, i, 0, w->site.B);
 }
 
-/* Results, and the states in front of all stretches. */
+/* Computes the results; returns the states in front of all stretches. */
 static ls_operand compute(ls_builder *b, const whole *w) {
     const ls_operand fronts = ls_rnn_states(b, &w->site, "states", w->by.n),
                      state = state_at(w, ls_rnn_states(b, &w->site, "state", 1), 0);
@@ -79,7 +80,7 @@ static void forward(ls_builder *b, ls_rnn_site *site) {
 static void backward(ls_builder *b, ls_rnn_site *site) {
     whole w = gather(b, site);
     ls_operand fronts = b->sites->fronts[site->forward];
-    if (site->forward < b->row->first_node) { /* another program had them */
+    if (site->forward < b->row->first_node) { /* the forward pass is in another program */
         whole again = w;
         again.site.tensors.y = ls_rnn_unread(b, &w.site);
         fronts = compute(b, &again);
@@ -101,7 +102,7 @@ static ls_status applicable(const ls_builder *b, const void *of) {
     return ls_by_heads_fits(b, site->node, "heads", site->heads.least);
 }
 
-/* Forward x and y; backward these, and their gradients. */
+/* Elements sent forward are those of x and y; backward, of x, y and their gradients. */
 static double cost(const ls_builder *b, const void *site) {
     const ls_rnn_site *s = site;
     const int P = b->image->layout.P;

@@ -1,9 +1,9 @@
-/* Recurrent cells on this rank: what a node's tensors are, and the lowering. */
+/* Recurrent cells on this rank: the tensors of a node, and its lowering. */
 #include "compile/rnn/rnn.h"
 
 /* --- the description of a node ------------------------------------------------------------------------------------ */
 
-/* The tokens' places with a dimension more; 0: the node has none. */
+/* The places of the tokens, with a last dimension of size 1 added; `places.id` 0: the node has none. */
 static ls_operand places_of(ls_builder *b, ls_tensor places, ls_operand x) {
     if (places.id == 0) return ls_operand_nothing(x, LS_I32, 3);
     ls_operand o = ls_lower_tensor(b, places);
@@ -90,7 +90,7 @@ static void lower_gradient(ls_builder *b, const ls_program_node *at) {
     if (way != NULL) way->backward(b, &site);
 }
 
-/* One token, which all ranks know; those along axes of features have its heads and their states. */
+/* One token, which all ranks have; ranks along feature axes each have some heads and their states. */
 static void lower_next(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     const ls_tensor *in = &node->in[LS_RNN_NEXT_INPUTS];
@@ -101,13 +101,15 @@ static void lower_next(ls_builder *b, const ls_program_node *at) {
     ls_rnn_forward(b, &s, &(ls_rnn_part){.count = 1, .sequences = 1}, ls_lower_kept(b, node, LS_RNN_NEXT_STATE));
 }
 
-/* Which runs stand in front of a rank's, and which heads it gets, depends on its place. */
+/* A rank's instructions depend on its place: on which runs come before its own, and which heads it gets. */
 static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh,
                            const ls_sharding *sharding) {
     return (void)graph, (void)node, (void)sharding, ls_mesh_head_axes(mesh);
 }
 
-/* By way of heads they go to all ranks of a sequence, and states to them by the others. */
+/*
+ * has_heads: the way "heads" sends heads to all ranks of a sequence, the way "chain" sends the states of heads there.
+ */
 const ls_lowering ls_lowering_rnn = {.has_heads = true, .lower = lower_forward, .tells_apart = tells_apart},
                   ls_lowering_rnn_grad = {.lower = lower_gradient, .tells_apart = tells_apart},
                   ls_lowering_rnn_biased_grad = {.lower = lower_gradient, .tells_apart = tells_apart},
