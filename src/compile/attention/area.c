@@ -17,8 +17,8 @@ static void sort(ls_arena *scratch, int32_t *positions, int64_t n, int64_t limit
 }
 
 /*
- * The number of sorted positions below `limit`. The search begins at *answer, the result of the call before, because
- * spans move on with the queries.
+ * The number of sorted positions below `limit`. The search begins at *answer, the result of the previous call, because
+ * spans move forward with the queries.
  */
 static int64_t below(const int32_t *sorted, int64_t n, int32_t limit, int64_t *answer) {
     while (*answer > 0 && sorted[*answer - 1] >= limit) --*answer;
@@ -26,7 +26,7 @@ static int64_t below(const int32_t *sorted, int64_t n, int32_t limit, int64_t *a
     return *answer;
 }
 
-/* m: the mask of the binding, or that met with a typical sequence of documents. */
+/* m: the mask of the binding, or this mask combined with a typical sequence of documents. */
 static ls_area count(const ls_builder *b, const ls_mask_binding *of, const ls_mask *m, int queries, int keys,
                      ls_token_range range) {
     const int64_t S = ls_image_tokens(b->image), n = ls_block_tokens(b, queries);
@@ -52,7 +52,10 @@ static ls_area count(const ls_builder *b, const ls_mask_binding *of, const ls_ma
 ls_area ls_count_area(const ls_builder *b, int mask, int queries, int keys, ls_token_range range) {
     const ls_mask_binding *of = &b->image->masks[mask];
     const ls_mask *m = &of->mask;
-    /* Typical sequences of documents, whose mask is one more term: a mask that is full is counted without them. */
+    /*
+     * A typical sequence of documents is one more term of the mask; a mask without a free term is counted without
+     * documents.
+     */
     const int typical = m->n < LS_MASK_TERMS ? b->job->n_documents : 0;
     if (typical == 0) return count(b, of, m, queries, keys, range);
     ls_area mean = {0, 0};

@@ -1,6 +1,6 @@
 /*
- * Which band of keys the queries of a call see, for kernels that know masks by their shape instead of by spans. It
- * follows from the mask and from the runs of positions that the call's queries and keys are: between two runs of the
+ * Which band of keys the queries of a call see, for kernels that describe masks by their shape instead of by spans. The
+ * band follows from the mask and from the runs of positions of the call's queries and keys: between two runs of the
  * same step, causal masks and windows are bands.
  */
 #include "compile/attention/attention.h"
@@ -15,12 +15,12 @@ typedef struct runs {
     ls_layout_run *at;
     int n;
     size_t capacity;
-    int64_t count; /* of all positions */
+    int64_t count; /* positions in all runs */
 } runs;
 
 static int64_t last_of(const ls_layout_run *r) { return r->first + (r->count - 1) * r->step; }
 
-/* Behind those that are there; one with the last of them where both are a run. */
+/* Appends a run; joins it with the last one if both together are one run. */
 static void append(ls_arena *scratch, runs *r, ls_layout_run next) {
     ls_layout_run *last = r->n > 0 ? &r->at[r->n - 1] : NULL;
     const int64_t gap = last != NULL ? next.first - last_of(last) : 0;
@@ -46,7 +46,7 @@ static int rank_at(const ls_layout *layout, int64_t entry) {
     return low;
 }
 
-/* The positions of `count` entries of the table of a slice, from `start` on. */
+/* The runs of positions in entries start .. start + count - 1 of a slice's table of positions. */
 static runs find_runs(const ls_layout *layout, int slice, ls_arena *scratch, int64_t start, int64_t count) {
     const int64_t before = slice * layout->S;
     runs out = {.n = 0};
@@ -66,10 +66,10 @@ static runs find_runs(const ls_layout *layout, int slice, ls_arena *scratch, int
 
 /* --- two runs ----------------------------------------------------------------------------------------------------- */
 
-/* A run of queries and one of keys, and what is known so far of what they see. */
+/* A run of queries and a run of keys, and the band that is known so far. */
 typedef struct pair {
     const ls_layout_run *q, *k;
-    int64_t step; /* of both; 0: they have different ones */
+    int64_t step; /* of both runs; 0: their steps differ */
     ls_attention_band band;
 } pair;
 
@@ -82,7 +82,7 @@ static pair pair_of(const ls_layout_run *q, const ls_layout_run *k) {
     return (pair){q, k, k->count == 1 || k->step == step ? step : 0, everything(q->count, k->count)};
 }
 
-/* Keys of higher positions than the query's are hidden. false: that is no band. */
+/* Hides keys at higher positions than the query. false: what is left is no band. */
 static bool hide_later(pair *p) {
     if (last_of(p->k) <= p->q->first) return true;
     if (p->step == 0) return false;
@@ -90,7 +90,7 @@ static bool hide_later(pair *p) {
     return true;
 }
 
-/* So are those of lower positions than `window` that end at the query's. */
+/* Hides keys before the `window` positions that end at the query's. */
 static bool hide_earlier(pair *p, int64_t window) {
     if (p->k->first > last_of(p->q) - window) return true;
     if (p->step == 0) return false;
@@ -98,7 +98,7 @@ static bool hide_earlier(pair *p, int64_t window) {
     return true;
 }
 
-/* What a term of the mask hides. The first N keys are hidden less than the others. */
+/* Hides what a term of the mask hides. The first N keys (term->first) are hidden less than the others. */
 static bool apply(pair *p, const ls_mask_term *term) {
     const bool all_first = last_of(p->k) < term->first, none_first = p->k->first >= term->first;
     switch (term->kind) {
@@ -120,7 +120,7 @@ static ls_attention_band band_between(const ls_mask *mask, const ls_layout_run *
     pair p = pair_of(q, k);
     for (int t = 0; t < mask->n; t++)
         if (!apply(&p, &mask->term[t])) return unknown;
-    p.band.low = ls_min(p.band.low, k->count); /* a band that no key is in */
+    p.band.low = ls_min(p.band.low, k->count); /* a band that contains no key */
     p.band.high = ls_max(p.band.high, -q->count);
     return p.band;
 }
@@ -132,7 +132,7 @@ ls_attention_band ls_mask_band(const ls_mask *mask, int64_t tokens) {
 
 /* --- a call ------------------------------------------------------------------------------------------------------- */
 
-/* Several runs are a band only where nothing is hidden between any two of them. */
+/* Several runs are a band only if nothing is hidden between any two of them. */
 static ls_attention_band band_of_all(const ls_mask *mask, const runs *q, const runs *k) {
     if (q->n == 1 && k->n == 1) return band_between(mask, q->at, k->at);
     for (int i = 0; i < q->n; i++) {
@@ -145,14 +145,14 @@ static ls_attention_band band_of_all(const ls_mask *mask, const runs *q, const r
     return everything(q->count, k->count);
 }
 
-/* The mask whose table the spans are part of; NULL: they are something else. */
+/* The mask whose table contains the spans; NULL: the spans are from elsewhere. */
 static const ls_mask_binding *mask_of(const ls_image *image, const ls_operand *spans) {
     for (int m = 0; m < image->n_masks; m++)
         if (image->masks[m].spans.buffer == spans->buffer) return &image->masks[m];
     return NULL;
 }
 
-/* An operand's first row within a table whose rows have so many numbers. */
+/* The index of an operand's first row in a table whose rows have `numbers` numbers. */
 static int64_t row_in(const ls_operand *table, const ls_operand *part, int64_t numbers) {
     return (int64_t)(part->offset - table->offset) / (numbers * (int64_t)sizeof(int32_t));
 }

@@ -1,31 +1,32 @@
 /*
  * Burst (Sun et al., "BurstAttention: an efficient distributed attention framework for extremely long sequences", arXiv
- * 2403.09347). Forward it is the ring. In the backward pass keys, values and their gradients rest, and queries go round
- * with all that their gradient needs of them: Q, dO, lse and delta. The gradient dQ follows one hop behind: each rank
- * adds its part to the sum that the rank before has sent, and the last rank that has work with the queries sends the
- * sum home. So 3 d elements a token and hop take the place of 4 e: a quarter less where every query head has its own
- * keys, and more where 4/3 or more of them share one.
+ * 2403.09347). The forward pass is the ring. In the backward pass keys, values and their gradients rest, and the
+ * queries go round with all that their gradient needs: Q, dO, lse and delta. The gradient dQ follows one hop behind:
+ * each rank adds its part to the sum that the previous rank has sent, and the last rank that has work with the queries
+ * sends the sum to their owner. So with d elements per token of queries and e of keys, 3 d elements per token and hop
+ * are sent instead of 4 e: a quarter less if every query head has its own keys, and more if 4/3 or more query heads
+ * share one KV head.
  *
- * What goes round is passed from neighbour to neighbour, the other way round than keys, and no further than its last
- * rank with work; on links between neighbours, and between hosts, that sends less than tokenring, where the owner puts
- * queries into each of the ranks.
+ * Data go from neighbour to neighbour, in the opposite direction to the ring's keys, and no further than the last rank
+ * that has work with them. Over links between neighbours, and between hosts, this sends less than tokenring, where the
+ * owner puts its queries into each of the ranks.
  */
 #include "compile/attention/attention.h"
 
 enum { SLOTS = 2 };
 
-/* Tensors that go round, or the one sum that follows them. */
+/* The tensors that go round, or the sum that follows them. */
 typedef struct trail {
     const char *word;
-    int first; /* hop over which they arrive */
+    int first; /* first hop over which they arrive */
     int n;
     const char *const *name;
-    ls_operand slot[LS_QUERY_TENSORS][SLOTS]; /* for the largest block; in turn */
+    ls_operand slot[LS_QUERY_TENSORS][SLOTS]; /* each for the largest block; used in turn */
 } trail;
 
 typedef struct burst {
     const ls_queries *q;
-    int last; /* hop that any queries go */
+    int last; /* the last hop of any queries */
     trail out, sum;
     ls_operand home; /* the slot for the sum of my own queries */
 } burst;
@@ -36,14 +37,14 @@ static ls_operand for_block(const ls_builder *b, ls_operand o, int block) {
 
 static ls_operand nothing_of(ls_operand o) { return ls_query_tokens(o, 0); }
 
-/* The queries that are here at a hop belong to the rank so much further, as for every strategy whose queries travel. */
+/* The queries that are here at a hop belong to the rank `hop` places after this one. */
 static int owner_at(const ls_builder *b, int hop) { return ls_block_at(b, -hop); }
 
 static ls_hop_span work_of(ls_builder *b, const burst *s, int block) {
     return ls_hops_of_queries(b, s->q->site->mask, block);
 }
 
-/* Whether the queries of a block get to a hop; and whether their sum leaves that hop for the next. */
+/* Whether the queries of a block reach a hop; and whether their sum goes on from that hop to the next. */
 static bool gets_to(ls_builder *b, const burst *s, int block, int hop) { return hop <= work_of(b, s, block).last; }
 static bool sum_leaves(ls_builder *b, const burst *s, int block, int hop) {
     const ls_hop_span work = work_of(b, s, block);
@@ -79,7 +80,7 @@ static void take_queries(ls_builder *b, const burst *s, int hop, ls_operand out[
     }
 }
 
-/* What is here at a hop goes on. */
+/* Sends the queries that are here at a hop on to the next rank. */
 static void pass_queries(ls_builder *b, const burst *s, int hop, const ls_operand here[]) {
     const int owner = owner_at(b, hop);
     const bool goes = gets_to(b, s, owner, hop + 1);
@@ -90,7 +91,7 @@ static void pass_queries(ls_builder *b, const burst *s, int hop, const ls_operan
 
 /* --- the sum that follows ----------------------------------------------------------------------------------------- */
 
-/* That for the queries that are here at a hop comes from the hop before. */
+/* The sum for the queries that are here at a hop, as it arrives from the hop before. */
 static ls_operand sum_at(ls_builder *b, const burst *s, int hop) {
     const int owner = owner_at(b, hop);
     return in_slot(b, &s->sum, 0, hop, owner, sum_leaves(b, s, owner, hop - 1));
@@ -100,17 +101,17 @@ static void expect_sum(ls_builder *b, const burst *s, int hop) {
     if (hop > 1 && hop <= s->last) ls_build_grant(b, channel(b, &s->sum, 0, hop), ls_rank_at(b, -1), sum_at(b, s, hop));
 }
 
-/* Over which sums come home from the rank that is a hop back. */
+/* The channel over which a sum returns to its owner, `hop` hops back. */
 static int home_channel(ls_builder *b, int hop) { return ls_build_channel(b, "burst.home.%d", hop); }
 
-/* Of my own queries' sum, what comes home over a hop: all of it over the last one. */
+/* The part of my own queries' sum that returns over a hop: all of it over the last hop, nothing over the others. */
 static ls_operand home_at(ls_builder *b, const burst *s, int hop) {
     return work_of(b, s, ls_ring_index(b)).last == hop ? s->home : nothing_of(s->home);
 }
 
 /*
- * My part of a hop, made before, is added to what has come of the sum meanwhile, which goes on, or home. part: nothing
- * is in it where I have no work with the queries.
+ * Adds my part of a hop, which is ready, to the sum that has arrived, and sends the sum on, or to its owner. any:
+ * whether I had work with these queries; if not, `part` is empty.
  */
 static void add_part(ls_builder *b, const burst *s, int hop, ls_operand part, bool any) {
     const int owner = owner_at(b, hop);

@@ -1,16 +1,16 @@
 /*
- * Attention of one token over a cache that the ranks share: each holds keys and values where the prefill has made them.
- * All ranks know the token and do the rest of its work alike, so its queries need no journey; each attends to its own
- * part of the cache, the parts (o, lse) go to everyone, and everyone merges them in the order of the ranks: the same
- * bits on all. (It is strategy decode for queries that are on every rank already, with one round of messages instead of
- * two.)
+ * Attention of one token over a cache that the ranks share: each rank holds the keys and values that the prefill made
+ * there. All ranks know the token and do the rest of its work alike, so its queries need not be sent. Each rank attends
+ * to its own part of the cache; all ranks gather the partial results (o, lse) and merge them in the order of the ranks,
+ * so that all have the same bits. (It is the strategy decode for queries that every rank already has, with one round of
+ * messages instead of two.)
  *
- * Which positions are seen is data, the spans; a rank none of whose positions are gets o 0 and lse -inf, which change
- * nothing.
+ * The positions that are seen are data: the spans. A rank that holds none of them gets o = 0 and lse = -inf, which do
+ * not change the result.
  */
 #include "compile/attention/attention.h"
 
-/* A partial result as one message: G[Hq*E + Hq], E elements of a head of values. */
+/* A partial result as one message: G[Hq*E + Hq]; E: elements of a head of values. */
 typedef struct partial {
     ls_operand all, o, lse;
 } partial;
@@ -49,7 +49,7 @@ static void merge(ls_builder *b, const partial *from, const partial *to) {
                                           .out = {to->o, to->lse}});
 }
 
-/* Everyone's part to everyone, and all of them merged in the order of the team. */
+/* Gathers the partial results of all ranks, and merges them in the order of the team. */
 static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t E) {
     const int team = ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE));
     const int size = ls_build_team_size(b, team);
@@ -75,7 +75,7 @@ static partial exchange(ls_builder *b, const partial *mine, int64_t Hq, int64_t 
     return merged;
 }
 
-/* Of the tokens that this rank holds. */
+/* The positions of the tokens that this rank holds. */
 static ls_operand my_positions(ls_builder *b, int64_t held) {
     const ls_operand all = b->image->positions;
     const int team = ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE));
@@ -106,7 +106,8 @@ static void lower(ls_builder *b, const ls_program_node *at) {
                               .spans = in[LS_CACHED_SPANS],
                               .positions = kpos,
                               .area = {.pairs = (double)held, .queries = 1}};
-    call.params.first_q = (int)site.skipped; /* of all heads of the share, whatever ranks deal out elsewhere */
+    /* Of all heads of the share, however the prefill distributes them over ranks. */
+    call.params.first_q = (int)site.skipped;
     ls_build_attention(b, &call, mine.o, mine.lse);
     const partial all = exchange(b, &mine, Hq, E);
     if (node->n_in > LS_CACHED_SINK)
@@ -120,11 +121,11 @@ static void lower(ls_builder *b, const ls_program_node *at) {
     ls_build_cast(b, all.o, ls_lower_tensor(b, node->out[0]));
 }
 
-/* Which keys lie here is said by the positions; the spans are an input of the node. */
+/* The kernel finds out from the positions which keys are on this rank; the spans are an input of the node. */
 static void need_tables(ls_builder *b, int n) {
     (void)n;
     b->sites->reads_positions = true;
 }
 
-/* Of ranks that exchange heads elsewhere each has a part of the cache here. */
+/* has_heads: ranks that exchange heads in the prefill each hold a part of the cache. */
 const ls_lowering ls_lowering_attention_cached = {.has_heads = true, .lower = lower, .tables = need_tables};

@@ -1,4 +1,4 @@
-/* The calls of the attention kernels: what every strategy's forward and backward pass come down to. */
+/* The calls of the attention kernels, which the forward and backward passes of all strategies use. */
 #include "compile/attention/attention.h"
 
 /* direction: LS_FORWARD or LS_BACKWARD. */
@@ -16,7 +16,7 @@ static ls_kernel_build call_of(const ls_builder *b, const ls_attention_call *cal
                              .in = {call->q, call->k, call->v, call->spans, call->positions}};
 }
 
-/* The call with what its spans come to. */
+/* The call with the band that its spans describe. */
 static ls_attention_call told(ls_builder *b, const ls_attention_call *call) {
     ls_attention_call out = *call;
     out.params.band = ls_band_of(b, call);

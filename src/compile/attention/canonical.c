@@ -1,26 +1,27 @@
 /*
- * Attention whose bits do not depend on the number of ranks (chunks.c). One call of a kernel is for one query head, the
- * queries of one chunk, and the keys between the first and the last chunk that they see, wherever these were made. The
- * gradient of a key is a sum over the chunks of queries, along the tree; then over the query heads that share it, in
- * their order. Across blocks all keys and values of a head are gathered, and parts of their gradients reduce-scattered.
+ * Attention whose bits do not depend on the number of ranks (chunks.c). One call of a kernel takes one query head, the
+ * queries of one chunk, and all keys from the first to the last chunk that these queries see, whichever ranks made
+ * them. The gradient of a key is added over the chunks of queries, along the tree, then over the query heads that share
+ * the key, in their order. Between blocks, all keys and values of a head are gathered, and the parts of their gradients
+ * are reduce-scattered.
  */
 #include "compile/attention/attention.h"
 
 /* A chunk of my block's queries. */
 typedef struct ls_chunk_view {
-    int64_t start, count; /* within the block */
-    int64_t first, past;  /* positions of the keys that it is given */
+    int64_t start, count; /* tokens within the block */
+    int64_t first, past;  /* the call's keys: positions first .. past - 1 */
     ls_area area;
 } chunk;
 
-/* My chunks, and the keys and values that one head of them is given. */
+/* My chunks, and the keys and values of the head that is attended to. */
 typedef struct heads {
     ls_site *site;
-    int team;     /* the ranks of my place in all blocks */
+    int team;     /* the ranks at my place in all blocks */
     int64_t most; /* tokens of the longest block */
     ls_chunks chunks;
     const chunk *chunk;
-    ls_operand slot[LS_KV], kv[LS_KV]; /* of the head that is attended to: as gathered, and T[B,S,1,D[LS_KV]] */
+    ls_operand slot[LS_KV], kv[LS_KV]; /* as gathered, blocks at equal distances; T[B,S,1,D[LS_KV]] */
     ls_all_gather gather[LS_KV];
 } heads;
 
@@ -28,7 +29,7 @@ static const char *const names[LS_KV] = {"k", "v"};
 
 /* --- chunks ------------------------------------------------------------------------------------------------------- */
 
-/* The chunk that has the position. */
+/* The chunk that contains the position. */
 static int chunk_at(const ls_builder *b, int64_t position) {
     int c = 0;
     while (ls_chunk_start(b, c + 1) <= position) c++;
@@ -56,7 +57,7 @@ static chunk look(const ls_builder *b, const ls_site *site, int number) {
                    .area = {pairs, (double)(to - from)}};
 }
 
-/* All of my block's, which every layer with the site's mask asks for. */
+/* All chunks of my block; found once for all layers with the site's mask. */
 static const chunk *find_chunks(ls_builder *b, const ls_site *site, const ls_chunks *chunks) {
     if (b->sites->chunk_views == NULL)
         b->sites->chunk_views = LS_NEW_ARRAY(b->image->arena, chunk *, b->image->n_masks);
@@ -76,12 +77,12 @@ static heads begin(ls_builder *b, ls_site *site) {
 
 /* --- heads of all tokens ------------------------------------------------------------------------------------------ */
 
-/* Of blocks laid at equal distances, the one of that number. */
+/* Block number `block` of an operand in which the blocks lie at equal distances. */
 static ls_operand block_of(const ls_builder *b, const heads *h, ls_operand spaced, int block) {
     return ls_operand_slice(spaced, 1, block * h->most, ls_block_tokens(b, block));
 }
 
-/* Whether blocks at equal distances lie without gaps. */
+/* Whether blocks at equal distances leave no gaps. */
 static bool are_even(const ls_builder *b, const heads *h) { return h->most * ls_blocks(b) == b->image->layout.S; }
 
 static bool has_head(const ls_builder *b, const ls_site *site, int kv) {
@@ -89,7 +90,7 @@ static bool has_head(const ls_builder *b, const ls_site *site, int kv) {
 }
 
 /*
- * KV head kv of mine leaves for the other blocks. All ranks send as many: of a head that this one does not have,
+ * Sends my KV head kv to the other blocks. All ranks send the same number of heads; a rank without this head sends
  * nothing.
  */
 static void give(ls_builder *b, heads *h, int kv) {
@@ -111,7 +112,7 @@ static void give(ls_builder *b, heads *h, int kv) {
     }
 }
 
-/* All tokens of KV head kv of mine, for which give was called last. */
+/* Receives all tokens of my KV head kv, which must be the head of the last call of give. */
 static void take(ls_builder *b, heads *h, int kv) {
     const ls_site *site = h->site;
     const bool mine = has_head(b, site, kv);
@@ -136,7 +137,7 @@ static void take(ls_builder *b, heads *h, int kv) {
 /* The most query heads of a rank that read one KV head. */
 static int most_readers(const ls_site *site) { return (int)ls_min(site->Hq / site->Hkv, site->q_heads.most); }
 
-/* The query head of mine that is reader number i of KV head kv of mine, by its number among mine; -1: there is none. */
+/* The index, among my query heads, of reader i of my KV head kv; -1: there is none. */
 static int reader(const ls_builder *b, const ls_site *site, int kv, int i) {
     const int group = site->params.group, first = site->params.first_q;
     const int q = (int)ls_max(0, kv * group - first) + i;
@@ -147,7 +148,7 @@ static ls_operand tokens(ls_operand o, int q, const chunk *c) {
     return ls_operand_slice(ls_operand_slice(o, 2, q, 1), 1, c->start, c->count);
 }
 
-/* The same of what has heads before tokens. */
+/* The rows of query head q for chunk c, in an operand that has heads before tokens. */
 static ls_operand row(ls_operand o, int q, const chunk *c) {
     return ls_operand_slice(ls_operand_slice(o, 1, q, 1), 2, c->start, c->count);
 }
@@ -168,8 +169,8 @@ static ls_attention_call call_of(const ls_builder *b, const heads *h, int q, con
 }
 
 /*
- * For each of my KV heads, with all tokens in place: `attend` with each query head that reads it. On all ranks it is
- * called equally often, for head -1 where this one has fewer.
+ * Calls `attend` for each query head that reads each of my KV heads, when all tokens of this KV head are here. All
+ * ranks make the same number of calls; where a rank has fewer heads, q is -1.
  */
 static void each_head(ls_builder *b, heads *h, void (*attend)(ls_builder *b, const heads *h, int q, void *with),
                       void *with) {
@@ -200,18 +201,18 @@ void ls_canonical_forward(ls_builder *b, ls_site *site, ls_operand o) {
 
 typedef struct gradients {
     ls_attention_given given;
-    ls_operand dq, dkv[LS_KV]; /* of all my query heads */
-    ls_reduce_scatter *parts;  /* of them one after the other, between blocks */
-    ls_operand sum[LS_KV];     /* G[heads, tokens of the longest block * D[LS_KV]]: what the parts add up to */
+    ls_operand dq, dkv[LS_KV]; /* for all my query heads */
+    ls_reduce_scatter *parts;  /* the reduce-scatters between blocks, one after the other */
+    ls_operand sum[LS_KV];     /* G[heads, tokens of the longest block * D[LS_KV]]: the sums of the parts */
 } gradients;
 
-/* Where my block's gradients of a query head end up. */
+/* Where the gradients of a query head, for my block's tokens, are written. */
 static ls_operand place_of(const gradients *g, int w, int q) { return ls_operand_slice(g->dkv[w], 2, q, 1); }
 
-/* Elements of a block's part of the gradient of a head of keys, or of values. */
+/* Elements of a block's part of the gradient of one head of keys or values. */
 static int64_t part_elements(const heads *h, int w) { return h->site->B * h->most * h->site->D[w]; }
 
-/* My part of a query head's gradients, of all tokens, leaves for their blocks. */
+/* Sends my part of a query head's gradients, which is for all tokens, to the blocks of the tokens. */
 static void give_part(ls_builder *b, const heads *h, const gradients *g, int w, int q, ls_operand part) {
     const int64_t size[] = {h->site->B, ls_blocks(b) * h->most, 1, h->site->D[w]}, count = part_elements(h, w);
     ls_operand spaced = part;
@@ -226,13 +227,13 @@ static void give_part(ls_builder *b, const heads *h, const gradients *g, int w, 
     ls_reduce_scatter_begin(b, g->parts, &from, ls_operand_elements(g->sum[w], q * count, count), false);
 }
 
-/* The same of a head that this rank does not have. */
+/* Takes part in the reduce-scatters of a head that this rank does not have. */
 static void give_nothing(ls_builder *b, const gradients *g) {
     const ls_operand nothing = ls_operand_elements(g->sum[LS_KEYS], 0, 0);
     for (int w = 0; w < LS_KV; w++) ls_reduce_scatter_begin(b, g->parts, &nothing, nothing, false);
 }
 
-/* Where the sum over the chunks of queries is made, of all keys. */
+/* Begins the sum over the chunks of queries, for all keys. */
 static ls_chunk_sum begin_sum(ls_builder *b, const heads *h, int w, ls_operand *made) {
     const int64_t all[] = {h->site->B, b->image->layout.S, 1, h->site->D[w]};
     *made = ls_build_private(b, LS_BUFFER_ACTIVATION, "part", b->image->accumulator, 4, all);
@@ -267,7 +268,7 @@ static void attend_backward(ls_builder *b, const heads *h, int q, void *with) {
     }
 }
 
-/* What is needed to add up the parts of all blocks. */
+/* Prepares the reduce-scatters that add the parts of all blocks. */
 static void expect_parts(ls_builder *b, const heads *h, gradients *g) {
     const ls_site *site = h->site;
     const int readers = most_readers(site), n = LS_KV * (int)site->kv_heads.most * readers;

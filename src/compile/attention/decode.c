@@ -1,14 +1,15 @@
 /*
- * decode: queries are few and everywhere, keys and values rest where they are, as in generation (so do Shyam et al.,
- * "Tree attention", arXiv 2408.04093). Each rank gathers all queries at once, finds its partial result for each block
- * of them, and the owner merges the parts in the order of the ranks that found them. Backward likewise: Q, dO, lse and
- * delta are gathered, parts of dq added by the owner in rank order, dk and dv made where the keys are.
+ * decode: for few queries that are spread over the ranks, while keys and values rest, as in generation (so do Shyam et
+ * al., "Tree attention", arXiv 2408.04093). Each rank gathers all queries at once and finds a partial result for each
+ * block of queries; the owner of the queries merges the parts in the order of the ranks that found them. Backward: Q,
+ * dO, lse and delta are gathered, the owner adds the parts of dq in rank order, and dk and dv are made where the keys
+ * are.
  *
- * Everything leaves at once: two rounds of messages whatever the number of ranks, for a slot per rank.
+ * Everything is sent at once: two rounds of messages for any number of ranks, at the price of a slot per rank.
  */
 #include "compile/attention/attention.h"
 
-/* The round that leads to the rank of that ring index; -1: none does. */
+/* The round that leads to block `ring`; -1: none. */
 static int round_to(const ls_builder *b, const ls_queries *q, int ring) {
     int round = q->rounds;
     while (round >= 0 && ls_queries_to(b, q, round) != ring) round--;

@@ -1,17 +1,19 @@
 /*
  * Double ring: rings of blocks within a ring of such rings, for ranks whose network has two levels (Gu et al.,
- * "LoongTrain: efficient training of long-sequence LLMs with head-context parallelism", arXiv 2406.18485; it calls the
- * inner ring a window). A block goes once round the inner ring; meanwhile a copy is on its way along the outer one, to
- * the rank with the same place in the next inner ring, and is used there when this round is over. So what crosses the
- * slow level has the time of a whole round for it, and each rank sends (R/W - 1) blocks across where there are R/W
- * inner rings of W blocks; of a plain ring, R - 1 blocks cross at each border between them, in the time of a hop each.
+ * "LoongTrain: efficient training of long-sequence LLMs with head-context parallelism", arXiv 2406.18485, where the
+ * inner ring is called a window). A block goes once round the inner ring; meanwhile a copy of it goes along the outer
+ * ring, to the rank with the same place in the next inner ring, and is used there when this round is over. So a
+ * transfer over the slow level may take as long as a whole inner round, and each rank sends (R/W - 1) blocks over it,
+ * with R/W inner rings of W blocks. In a plain ring, R - 1 blocks cross each border between these groups, in the time
+ * of one hop each.
  *
- * LoongTrain's gradients go along with the blocks, all the way round both rings. Here each inner ring adds up its own
- * parts of a block from outside, in type G, and sends one sum home (put_gradients.c): R - 1 messages from each rank in
- * place of R + R/W, of which R/W - 1 cross.
+ * LoongTrain's gradients go along with the blocks, all the way round both rings. Here each inner ring adds its own
+ * parts of the gradient of a block from another inner ring, in type G, and sends one sum to the block's rank
+ * (put_gradients.c). That is R - 1 messages from each rank instead of R + R/W, and R/W - 1 of them cross the slow
+ * level.
  *
- * The walk over the hops, the kernels and their order are those of the ring (ring.c). Read in place it would be that
- * ring in another order, so blocks are put.
+ * The walk over the hops, the kernels and their order are those of the ring (ring.c). Read in place, this would be the
+ * plain ring in another order; so blocks are always put.
  */
 #include "compile/attention/attention.h"
 

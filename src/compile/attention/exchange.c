@@ -1,4 +1,4 @@
-/* What ranks read of each other where it lies, and where that must be. */
+/* What ranks read of each other in place, and where such data must lie. */
 #include "compile/attention/attention.h"
 
 bool ls_ring_reads(const ls_image *image) { return (image->in_place & ls_mesh_block_axes(&image->mesh)) != 0; }

@@ -1,14 +1,15 @@
 /*
  * Gather: every rank gets all keys and values that its queries see, for one KV head at a time, and attends to them in
- * one call; nothing is merged (the way of context parallelism in "The Llama 3 herd of models", arXiv 2407.21783). While
- * one group is attended to the next arrives: two slots. In the backward pass they are gathered again; each rank's part
- * of the gradient goes to the keys' rank in type G, which adds the parts in rank order.
+ * one call, so nothing is merged (the context parallelism of "The Llama 3 herd of models", arXiv 2407.21783). While one
+ * head is attended to, the next one arrives: there are two slots. In the backward pass keys and values are gathered
+ * again; each rank's part of their gradient goes, in type G, to the rank of the keys, which adds the parts in rank
+ * order.
  *
- * A group is one KV head: the least memory, two heads of all tokens seen instead of all heads, and still work for a
- * kernel, since each token's Hq/Hkv query heads share it. Ranks that have fewer KV heads than others of their block
- * make empty groups.
+ * A group is one KV head. That takes the least memory (two heads of all tokens seen, instead of all heads) and is still
+ * enough work for a kernel, since Hq/Hkv query heads of each token share the KV head. Ranks that have fewer KV heads
+ * than others of their block make empty groups.
  *
- * Attending to blocks where they lie instead of gathering them is the ring in place: strategies ring and usp.
+ * Attending to blocks in place instead of gathering them is the ring with transfers in place: strategies ring and usp.
  */
 #include "compile/attention/gather.h"
 
@@ -17,7 +18,7 @@ static ls_operand q_rows(ls_operand o, const ls_head_group *g) { return ls_opera
 
 /* --- attention ---------------------------------------------------------------------------------------------------- */
 
-/* What my queries see. */
+/* The area between my queries and all keys that they see. */
 static ls_area area_seen(ls_builder *b, const ls_site *site) {
     ls_area all = {0, 0};
     const int me = ls_ring_index(b);
@@ -26,7 +27,7 @@ static ls_area area_seen(ls_builder *b, const ls_site *site) {
     return all;
 }
 
-/* A group's queries against all that they see. */
+/* A group's queries with all keys that they see. */
 static ls_attention_call call_of(ls_builder *b, const ls_gathering *x, const ls_head_group *g) {
     const ls_site *site = x->site;
     const int slot = g->index % LS_GATHER_SLOTS;
@@ -42,7 +43,7 @@ static ls_attention_call call_of(ls_builder *b, const ls_gathering *x, const ls_
     return call;
 }
 
-/* No rank sees anything of another block. */
+/* Whether no rank sees anything of another block. */
 static bool needs_no_gathering(ls_builder *b, const ls_site *site) {
     const int *hops;
     return ls_hops(b, site->mask, &hops) == 0;

@@ -1,7 +1,7 @@
 /*
- * What gather moves: for each group of heads a rank puts what others see of its block into their slots, and parts of
- * gradients into the slots of those whose keys they are of. Tokens of a slot or a part are those that its rank sees,
- * block after block.
+ * The transfers of gather. For each group of heads a rank puts what other ranks see of its block into their slots, and
+ * puts its parts of gradients into slots of the ranks whose keys they belong to. A slot or a part of a rank has the
+ * tokens that this rank sees, block after block.
  */
 #include "compile/attention/gather.h"
 
@@ -9,7 +9,7 @@ static const char *const gathered_name[LS_KV] = {"k", "v"};
 
 /* --- who sees how much -------------------------------------------------------------------------------------------- */
 
-/* The most, on any rank. */
+/* The largest number of tokens on any rank. */
 static int64_t most(ls_builder *b, int mask, int64_t (*before)(ls_builder *, int, int, int), bool reading) {
     int64_t tokens = 0;
     for (int i = 0; i < ls_blocks(b); i++)
@@ -17,7 +17,7 @@ static int64_t most(ls_builder *b, int mask, int64_t (*before)(ls_builder *, int
     return tokens;
 }
 
-/* Each slot has channels of its own: one is not granted again before what came last was received. */
+/* Each slot has its own channels: a channel may be granted again only after the last message on it was received. */
 static int channel_of(ls_builder *b, const char *prefix, int w, int hop, int index) {
     return ls_build_channel(b, "gather.%s%s.%d.%d", prefix, gathered_name[w], hop, index % LS_GATHER_SLOTS);
 }
@@ -38,14 +38,14 @@ ls_head_group ls_head_group_of(const ls_builder *b, const ls_site *site, int ind
 
 static ls_operand kv_head(ls_operand o, const ls_head_group *g) { return ls_operand_slice(o, 2, g->kv, g->kv_count); }
 
-/* A buffer of one head in another shape: so many tokens; of an empty group, without a head. */
+/* The memory of a buffer as one head of `tokens` tokens; for an empty group, as no head. */
 static ls_operand one_head(const ls_site *site, ls_operand buffer, int64_t tokens, const ls_head_group *g) {
     const int64_t size[] = {site->B, tokens, 1, buffer.view.size[3]};
     return ls_operand_slice(ls_operand_dense(buffer.buffer, buffer.offset, buffer.view.dtype, 4, size), 2, 0,
                             g->kv_count);
 }
 
-/* What a reader has of a block, in its slot or its part. */
+/* The tokens of a block in the slot or the part of a reader. */
 static ls_operand region(ls_builder *b, const ls_gathering *x, ls_operand buffer, int reader, int block,
                          const ls_head_group *g) {
     const int mask = x->site->mask;
@@ -61,14 +61,12 @@ static ls_operand landing(ls_builder *b, const ls_gathering *x, ls_operand buffe
     return one_head(x->site, buffer, ls_seen(b, x->site->mask, reader, owner)->count, g);
 }
 
-/* All that I see of a group, in a buffer of it. */
 ls_operand ls_gather_seen(ls_builder *b, const ls_gathering *x, ls_operand buffer, const ls_head_group *g) {
     return one_head(x->site, buffer, ls_seen_in_front(b, x->site->mask, ls_ring_index(b), ls_blocks(b)), g);
 }
 
 /* --- keys and values come ----------------------------------------------------------------------------------------- */
 
-/* The slot is free for that group, if there is one. */
 void ls_gather_expect(ls_builder *b, const ls_gathering *x, int index) {
     const ls_head_group g = ls_head_group_of(b, x->site, index);
     for (int i = 0; i < x->n_hops && index < x->site->kv_heads.most; i++) {
@@ -79,7 +77,10 @@ void ls_gather_expect(ls_builder *b, const ls_gathering *x, int index) {
     }
 }
 
-/* Tokens of a head of my block, one range after the other: where they lie, or a copy where that is not in one piece. */
+/*
+ * The wanted tokens of a head of my block, one range after the other: in place, or as a copy if they are not
+ * contiguous.
+ */
 static ls_operand packed(ls_builder *b, const ls_gathering *x, ls_operand head, const ls_token_set *wanted,
                          const ls_head_group *g) {
     if (wanted->n == 0) return ls_operand_slice(head, 1, 0, 0);
@@ -96,7 +97,6 @@ static ls_operand packed(ls_builder *b, const ls_gathering *x, ls_operand head, 
     return copy;
 }
 
-/* My block's share of a group leaves for all who see some of it, and goes to its place in my own slot. */
 void ls_gather_give(ls_builder *b, const ls_gathering *x, int index) {
     const ls_head_group g = ls_head_group_of(b, x->site, index);
     const ls_operand own[LS_KV] = {kv_head(x->site->k, &g), kv_head(x->site->v, &g)};
@@ -113,7 +113,6 @@ void ls_gather_give(ls_builder *b, const ls_gathering *x, int index) {
         ls_build_copy(b, own[w], region(b, x, x->slot[w][index % LS_GATHER_SLOTS], me, me, &g));
 }
 
-/* The group is complete in its slot. */
 void ls_gather_take(ls_builder *b, const ls_gathering *x, int index) {
     const ls_head_group g = ls_head_group_of(b, x->site, index);
     for (int i = 0; i < x->n_hops; i++) {
@@ -142,7 +141,7 @@ ls_gathering ls_gather_set_out(ls_builder *b, ls_site *site) {
 
 /* --- parts of gradients ------------------------------------------------------------------------------------------- */
 
-/* There is room for others' parts of that group, if there is one. */
+/* Grants the memory for others' parts of that group, if there is such a group. */
 static void expect_parts(ls_builder *b, const ls_gathering *x, int index) {
     const ls_head_group g = ls_head_group_of(b, x->site, index);
     const int me = ls_ring_index(b);
@@ -173,7 +172,6 @@ void ls_gather_set_out_parts(ls_builder *b, ls_gathering *x) {
     for (int i = 0; i < LS_GATHER_SLOTS; i++) expect_parts(b, x, i);
 }
 
-/* My parts of a group leave for the ranks of their blocks. */
 void ls_gather_give_parts(ls_builder *b, const ls_gathering *x, const ls_head_group *g) {
     const int me = ls_ring_index(b), slot = g->index % LS_GATHER_SLOTS;
     for (int i = 0; i < x->n_hops; i++) {
@@ -185,7 +183,9 @@ void ls_gather_give_parts(ls_builder *b, const ls_gathering *x, const ls_head_gr
     }
 }
 
-/* Adds one rank's part to the sum for my block: mine from where it was made, another's from where it arrived. */
+/*
+ * Adds one rank's part to the sum for my block: my part from where it was made, another rank's from where it arrived.
+ */
 static void add_part(ls_builder *b, const ls_gathering *x, const ls_head_group *g, int w, int reader) {
     const int me = ls_ring_index(b), R = ls_blocks(b);
     const int slot = g->index % LS_GATHER_SLOTS, hop = (reader - me + R) % R;

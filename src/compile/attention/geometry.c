@@ -1,4 +1,4 @@
-/* Who holds what: the ranks of ring and block, and their tokens. */
+/* The ranks of rings and blocks, and the tokens that they hold. */
 #include "compile/attention/attention.h"
 
 static ls_axes ring_axes(const ls_builder *b) { return ls_mesh_block_axes(&b->target->mesh); }
@@ -27,7 +27,7 @@ int ls_inner_blocks(const ls_builder *b) {
 
 const char *ls_ring_name(const ls_builder *b) { return b->sites->two_rings ? "inner" : "ring"; }
 
-/* The place that is `by` behind one of n in a circle. */
+/* The place `by` places before `place`, in a circle of n. */
 static int behind(int place, int by, int n) { return ((place - by) % n + n) % n; }
 
 int ls_block_at(const ls_builder *b, int hop) {
@@ -50,7 +50,7 @@ int64_t ls_block_most(const ls_builder *b) {
     return most;
 }
 
-/* Along the sequence. */
+/* The index along the sequence of a member of my block. */
 static int index_of(const ls_builder *b, int member) { return ls_ring_index(b) * ls_block_members(b) + member; }
 
 int64_t ls_member_tokens(const ls_builder *b, int member) {

@@ -1,18 +1,21 @@
 /*
- * Who has which heads of an attention node: query heads are dealt evenly, over the ranks along axes of features and
- * then over the members of a block, and KV heads go to everyone whose queries use them.
+ * Which heads of an attention node each rank has. Query heads are divided evenly over the ranks along feature axes,
+ * then over the members of a block; KV heads go to every rank whose queries use them.
  */
 #include "compile/attention/attention.h"
 
-/* Query heads that ranks along axes of features have, from q on, and the KV heads that these use, from kv on. */
+/*
+ * The heads of a rank along feature axes: query heads q .. q + Hq - 1, and the KV heads kv .. kv + Hkv - 1 that these
+ * use.
+ */
 typedef struct share {
     int64_t q, Hq, kv, Hkv;
 } share;
 
 /*
- * The query heads that use the first KV head of a share and come before the share's own. A share with a single KV head
- * counts none: which of that head's queries it has makes no difference, and so ranks that share the head have the same
- * program.
+ * The number of query heads that use the first KV head of a share and come before the share's own. For a share with a
+ * single KV head the result is 0: it makes no difference which of this head's queries the share has, and so all ranks
+ * that share the head have the same program.
  */
 static int64_t skipped(const share *s, int64_t group) { return s->Hkv == 1 ? 0 : s->q - s->kv * group; }
 
@@ -34,7 +37,7 @@ static share share_of(const ls_head_question *of, int64_t group, int parts, int 
     return s;
 }
 
-/* What member u of a block has of its share, counted within that. */
+/* The heads of member u of a block, counted from the beginning of the block's share. */
 static share deal(const share *s, int64_t group, int U, int u) {
     share d = {.q = ls_part_start(s->Hq, U, u)};
     d.Hq = ls_part_start(s->Hq, U, u + 1) - d.q;
@@ -58,7 +61,7 @@ static void close_parts(ls_parts *parts, int64_t total, const ls_team *team) {
     ls_parts_find_sharers(parts, team);
 }
 
-/* KV heads of the shares. */
+/* The KV heads of each share. */
 static ls_parts parts_of_shares(const ls_head_question *of, int64_t group, const ls_team *team, ls_arena *arena) {
     const int n = ls_team_size(team);
     ls_parts parts = make_parts(arena, n);
@@ -70,7 +73,7 @@ static ls_parts parts_of_shares(const ls_head_question *of, int64_t group, const
     return parts;
 }
 
-/* A share over the members of a block, and the KV heads of all of them side by side. */
+/* Divides a share over the members of a block, and places the KV heads of all members side by side. */
 static void deal_share(const share *s, int64_t group, const ls_team *block, ls_arena *arena, ls_site *out) {
     const int U = ls_team_size(block);
     out->q_heads = make_parts(arena, U);
@@ -89,7 +92,10 @@ static void deal_share(const share *s, int64_t group, const ls_team *block, ls_a
     close_parts(&out->kv_parts, side_by_side, block);
 }
 
-/* What all ranks must have alike, where axes of features give others more heads than this one, or uneven parts. */
+/*
+ * Makes those values equal that all ranks must agree on, where other ranks along feature axes have more heads than this
+ * one, or parts are uneven.
+ */
 static void agree(ls_parts *mine, const ls_parts *other) {
     mine->most = ls_max(mine->most, other->most);
     mine->most_total = ls_max(mine->most_total, other->most_total);

@@ -1,10 +1,10 @@
 /*
- * Blocks are read where they lie, where ranks can address each other's heaps: nothing is sent, and there are no slots.
+ * Blocks are read in place, if ranks can address each other's heaps: nothing is sent, and there are no slots.
  *
- * Ring: every rank leases its keys and values to all that see some of them, and reclaims them at the end. Parts of
- * gradients are read by the block's rank, which adds them in
- * the order of the hops, the same two numbers in every addition as when they are sent. They lie in the heap, two of
- * them: while one is read, the other is made.
+ * Ring: every rank leases its keys and values to all ranks that see some of them, and reclaims them at the end. Parts
+ * of gradients are read by the block's rank, which adds them in the order of the hops, so that every addition has the
+ * same operands as when the parts are put. The parts lie in the heap, in two buffers: while one is read, the other is
+ * made.
  */
 #include "compile/attention/attention.h"
 
@@ -15,22 +15,22 @@ enum { PARTS = 2 };
 typedef struct kv_state {
     int mask;
     ls_kv_pass pass;
-    const int *hops; /* that are used */
+    const int *hops; /* the used hops (ls_hops) */
     int n, leased, added;
     ls_operand own[LS_KV];
-    ls_operand part[LS_KV][PARTS]; /* for the most tokens that are seen */
+    ls_operand part[LS_KV][PARTS]; /* each for the most tokens that any block sees of another */
     ls_operand sum[LS_KV];
 } kv_state;
 
-/* Over which a rank leases its block to the one that is `hop` further. */
+/* The channel over which a rank leases its block to the rank `hop` places after it. */
 static int block_channel(ls_builder *b, int w, int hop) { return ls_build_channel(b, "ring.%s.%d", kv_name[w], hop); }
 
-/* Over which it leases its part of a block's gradient to the block's rank, which is as much further back. */
+/* The channel over which a rank leases its part of a block's gradient to the block's rank, `hop` places before it. */
 static int part_channel_of(ls_builder *b, int w, int hop) {
     return ls_build_channel(b, "ring.d%s.%d", kv_name[w], hop);
 }
 
-/* What the rank that is `hop` further sees of a block, where I hold such a one: all of it is leased, or nothing. */
+/* What a block's owner leases to a reader: the whole block, or nothing if the reader sees none of it. */
 static ls_operand leased_to(ls_builder *b, const kv_state *t, ls_operand block, int reader, int owner) {
     return ls_seen(b, t->mask, reader, owner)->n > 0 ? block : ls_operand_slice(block, 1, 0, 0);
 }
@@ -73,7 +73,7 @@ static void *begin(ls_builder *b, ls_site *site, ls_kv_pass pass) {
     return t;
 }
 
-/* The block of this hop where it lies, as it was leased. */
+/* The block of this hop in its owner's memory, as it was leased. */
 static ls_operand block_of(ls_builder *b, const kv_state *t, int w, int hop) {
     const int owner = ls_block_at(b, hop);
     const ls_operand block =
@@ -84,7 +84,7 @@ static ls_operand block_of(ls_builder *b, const kv_state *t, int w, int hop) {
 static void receive_block(ls_builder *b, void *context, int hop, ls_kv_block *out) {
     const kv_state *t = context;
     const int owner = ls_block_at(b, hop);
-    out->tokens = ls_seen(b, t->mask, owner, owner); /* all of them */
+    out->tokens = ls_seen(b, t->mask, owner, owner); /* all tokens of the block */
     for (int w = t->pass.first; w < t->pass.end; w++) {
         out->kv[w] = hop == 0 ? t->own[w] : block_of(b, t, w, hop);
         if (hop > 0 && ls_hop_is_used(b, t->mask, hop)) ls_build_borrow(b, block_channel(b, w, hop), out->kv[w]);
@@ -97,15 +97,12 @@ static void release_block(ls_builder *b, void *context, int hop) {
         ls_build_return(b, block_channel(b, w, hop), block_of(b, t, w, hop));
 }
 
-/*
- * Of the part that a rank made at a used hop: mine, or, before it is said whose, that of the rank which has my block
- * there.
- */
+/* The part that the rank of block `queries` made for block `keys`. It has the same address on all ranks. */
 static ls_operand part_of(ls_builder *b, const kv_state *t, int w, int index, int queries, int keys) {
     return ls_with_tokens(t->part[w][index % PARTS], ls_seen(b, t->mask, queries, keys)->count);
 }
 
-/* The block's rank has read my part of that used hop. */
+/* Waits until the block's rank has read my part of that used hop. */
 static void reclaim_part(ls_builder *b, const kv_state *t, int index) {
     const int hop = t->hops[index];
     for (int w = t->pass.first; w < t->pass.end; w++)
@@ -137,7 +134,7 @@ static void add(ls_builder *b, kv_state *t) {
     t->added++;
 }
 
-/* My part is leased; that of the hop before, which its rank made meanwhile, is added. */
+/* Leases my part, and adds the part of the previous hop, which its rank has made in the meantime. */
 static void send_gradient(ls_builder *b, void *context, int hop, const ls_operand mine[LS_KV]) {
     kv_state *t = context;
     if (hop == 0) return;

@@ -1,9 +1,11 @@
-/* How other ranks' blocks arrive: the ways by name, and along which axes they are read where they lie. */
+/*
+ * How other ranks' blocks arrive: the names of the ways, and the choice of axes along which blocks are read in place.
+ */
 #include "compile/attention/attention.h"
 
 #include <string.h>
 
-/* auto leaves it to the mesh. */
+/* auto: the mesh decides. */
 static const char *const names[] = {
     [LS_TRANSFERS_AUTO] = "auto", [LS_TRANSFERS_PUT] = "put", [LS_TRANSFERS_IN_PLACE] = "in-place"};
 
@@ -23,12 +25,14 @@ const char *ls_transfers_of(const ls_image *image) {
     return image->in_place == 0 ? "put" : puts == 0 ? "in-place" : "in-place+put";
 }
 
-/* Two ranks can read each other's heaps. */
+/* Whether two ranks can read each other's heaps. */
 static bool are_near(const ls_target *target, int a, int b) {
     return target->host_ranks > 0 && a / target->host_ranks == b / target->host_ranks;
 }
 
-/* All members of a team. The choice is one for all such teams of the mesh, so that ranks of a class remain alike. */
+/*
+ * Whether all members of a team can. The answer is for all such teams of the mesh, so that ranks of a class stay alike.
+ */
 static bool is_near(const ls_target *target, const ls_team *team) {
     for (int rank = 0; rank < ls_mesh_ranks(&target->mesh); rank++) {
         if (!are_near(target, rank, ls_team_member(team, rank, -ls_team_place(team, rank)))) return false;
@@ -37,8 +41,8 @@ static bool is_near(const ls_target *target, const ls_team *team) {
 }
 
 /*
- * The choice is one for all attention, so each of its strategies must be able to: *cannot is one that is not; NULL, all
- * are.
+ * The choice applies to all attention, so every strategy in use must be able to read in place. *cannot: one that is not
+ * able to; NULL: all are.
  */
 static ls_status reads_in_place(const ls_target *target, const char **cannot) {
     const char *const used[] = {target->strategy, target->window_strategy};
@@ -52,9 +56,8 @@ static ls_status reads_in_place(const ls_target *target, const char **cannot) {
 }
 
 /*
- * Of two ways with the same bits the ring in place copies nothing and has no slots; an all-to-all copies once either
- * way, and takes more memory in place (docs/performance.md), so blocks are put on a mesh with one unless in place is
- * asked for.
+ * Both ways have the same bits. The ring in place copies nothing and needs no slots. An all-to-all copies once in
+ * either way, and takes more memory in place (docs/performance.md); so on a mesh with an all-to-all, auto means put.
  */
 ls_status ls_choose_transfers(const ls_target *target, ls_axes *in_place) {
     const ls_mesh *mesh = &target->mesh;

@@ -1,12 +1,12 @@
 /*
- * local: one rank holds the whole sequence; nothing is sent. Where results are made in a wider type than they are kept
- * in, that is done for a few heads at a time, so that little of the wide type is there at once.
+ * local: one rank holds the whole sequence, and nothing is sent. Results are made in type G. Where they are kept in a
+ * narrower type, this is done for a few heads at a time, so that little memory of type G is needed at once.
  */
 #include "compile/attention/attention.h"
 
 /*
- * KV heads done at a time: o or dq in type G takes as much as the device is given, or what one KV head has. A sink goes
- * into o and lse of all heads at once.
+ * KV heads at a time: so many that o or dq in type G takes as much as the device is given, but at least one. A sink is
+ * merged into o and lse of all heads at once.
  */
 static int64_t heads_at_a_time(const ls_builder *b, const ls_site *site) {
     const ls_dtype G = b->image->accumulator;
@@ -46,16 +46,13 @@ static ls_attention_call call_of(ls_builder *b, const ls_site *site, const group
                                .area = ls_seen_areas(b, site->mask, me, me)};
 }
 
-/*
- * Where a group's part of a result is made: in its place, or in room of type G, which all groups use one after the
- * other.
- */
+/* Where a group's part of a result is made: directly in the result, or in a buffer of type G that all groups share. */
 static ls_operand made_in(const ls_builder *b, ls_operand place, ls_operand room) {
     if (place.view.dtype == b->image->accumulator) return place;
     return ls_operand_dense(room.buffer, room.offset, room.view.dtype, 4, place.view.size);
 }
 
-/* Room for so many heads of that size; none where results are made in their places. */
+/* A buffer of type G for so many heads of D elements; none if results are made directly in their tensors. */
 static ls_operand room_for(ls_builder *b, const ls_site *site, int64_t heads, int64_t D, const char *name) {
     const ls_dtype G = b->image->accumulator;
     const int64_t size[] = {site->B, site->q.view.size[1], heads, D};
@@ -70,7 +67,7 @@ static void keep(ls_builder *b, ls_operand made, ls_operand place) {
         ls_build_copy(b, made, place);
 }
 
-/* The gradient between a group's queries and the keys of an earlier slice: of the queries it is added to `dq`. */
+/* The gradient between a group's queries and the keys of an earlier slice; that of the queries is added to `dq`. */
 static void grad_of_earlier(ls_builder *b, const ls_site *site, ls_site *keys, const group *g,
                             const ls_attention_given *given, ls_operand dq) {
     ls_operand room[LS_KV];

@@ -1,13 +1,9 @@
 /*
- * The masks of nodes of attention as they are bound: each once, for the queries of this rank's block, with room for
- * their spans, which the host writes.
+ * Binds the masks of attention nodes: each mask once, for the queries of this rank's block, with memory for its spans,
+ * which the host writes.
  */
 #include "compile/attention/attention.h"
 
-/*
- * The mask of a node between queries and keys of its own slice, as it is bound. Spans of micro-batches differ where
- * sequences hold several documents.
- */
 ls_mask_binding ls_mask_of(const ls_builder *b, int n) {
     const ls_node_slot *slot = b->sharding->slots.node;
     const int slices = b->image->slices, at = slot != NULL ? slot[n].micro : 0;
@@ -26,7 +22,7 @@ int ls_find_mask(const ls_builder *b, const ls_mask_binding *wanted) {
     return m;
 }
 
-/* The spans of a mask for the queries of a block of ranks. */
+/* Binds a mask for the queries of block `ring`, with memory for their spans. */
 static void place_spans(ls_builder *b, const ls_mask_binding *wanted, int64_t B, int ring) {
     ls_image *image = b->image;
     const int U = ls_block_members(b);
@@ -43,7 +39,7 @@ static void place_spans(ls_builder *b, const ls_mask_binding *wanted, int64_t B,
                                    (int64_t[]){B, mask->query_count, 2 * ls_mask_width(&mask->mask)});
 }
 
-/* Whether some query of the binding's slice sees a key of that slice. */
+/* Whether some query of the binding's slice sees a key of slice `keys`. */
 static bool sees(const ls_builder *b, const ls_mask_binding *of, int keys) {
     const int64_t S = b->image->layout.S;
     for (int64_t i = of->slice * S; i < (of->slice + 1) * S; i++) {
@@ -55,7 +51,7 @@ static bool sees(const ls_builder *b, const ls_mask_binding *of, int keys) {
     return false;
 }
 
-/* The same spans for the keys of earlier slices, of which the queries see something. */
+/* Binds the same spans for the keys of earlier slices of which the queries see something. */
 static void place_earlier(ls_builder *b) {
     ls_image *image = b->image;
     const ls_mask_binding own = image->masks[image->n_masks - 1];

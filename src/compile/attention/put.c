@@ -1,23 +1,23 @@
 /*
  * Blocks are put into slots of their readers, over any transport.
  *
- * Ring: blocks go from each rank to the next, what is wanted of them further on; of a block that nobody wants any more,
- * nothing. There are two slots (one where there is a single transfer): while one is read, the next arrives in the
- * other.
+ * Ring: each rank sends blocks on to the next rank, but only the tokens that ranks further on want; a block that no
+ * later rank wants is not sent. There are two slots (one if there is a single transfer): while one is read, the next
+ * block arrives in the other.
  *
- * With two rings a block that has come along the outer one, or is at home, leaves at once for the next inner ring, and
- * has all the time of its way round this one to get there.
+ * With two rings, a block that came along the outer ring, or began here, is sent to the next inner ring at once; this
+ * transfer may take as long as the block's way round the present inner ring.
  */
 #include "compile/attention/put.h"
 
-/* Blocks going round the inner or the outer ring: a pair of slots for keys and one for values. */
+/* The transfers round the inner or the outer ring: two slots for keys and two for values. */
 typedef struct circle {
     bool outer;
-    int n, given, taken, released; /* arrivals here, and of them and of what leaves here, those that are done */
+    int n, given, taken, released; /* arrivals here; how many were sent on, received, released */
     int *hop;                      /* of each arrival */
     ls_peer next, previous;
     int channel[LS_KV][LS_PUT_SLOTS];
-    ls_operand slot[LS_KV][LS_PUT_SLOTS]; /* for the most tokens that travel */
+    ls_operand slot[LS_KV][LS_PUT_SLOTS]; /* each for the most tokens that travel over any hop */
 } circle;
 
 typedef struct kv_state {
@@ -28,7 +28,7 @@ typedef struct kv_state {
     ls_put_gradients gradients;
 } kv_state;
 
-/* Says that a slot is free for that arrival, if there is one and it brings anything. */
+/* Grants a slot for this arrival, if there is such an arrival. */
 static void expect_block(ls_builder *b, const kv_state *t, const circle *c, int arrival) {
     const int i = arrival % LS_PUT_SLOTS;
     if (arrival >= c->n) return;
@@ -37,7 +37,7 @@ static void expect_block(ls_builder *b, const kv_state *t, const circle *c, int 
         ls_build_grant(b, c->channel[w][i], c->previous, ls_with_tokens(c->slot[w][i], tokens));
 }
 
-/* The hop over which what is here at a hop goes on along the circle; 0: it does not. */
+/* The hop over which the block that is here at `hop` goes on along the circle; 0: it does not go on. */
 static int hop_on(ls_builder *b, const kv_state *t, const circle *c, int hop) {
     if (!c->outer) return ls_inner_hop(b, t->mask, hop);
     return hop % ls_inner_blocks(b) == 0 ? ls_outer_hop(b, t->mask, hop) : 0;
@@ -66,12 +66,12 @@ static circle make_circle(ls_builder *b, const ls_site *site, const kv_state *t,
     return c;
 }
 
-/* The circle along which a block comes over that hop. */
+/* The circle along which a block comes over this hop. */
 static circle *circle_of(const ls_builder *b, kv_state *t, int hop) {
     return hop % ls_inner_blocks(b) == 0 ? &t->outer : &t->inner;
 }
 
-/* The next arrival, in its slot. */
+/* Receives the next arrival in its slot. */
 static void take(ls_builder *b, kv_state *t, int hop) {
     circle *c = circle_of(b, t, hop);
     const int i = c->taken++ % LS_PUT_SLOTS;
@@ -83,8 +83,8 @@ static void take(ls_builder *b, kv_state *t, int hop) {
 }
 
 /*
- * Some of the tokens that are here, one range after the other: where they lie, or a copy where that is not in one
- * piece.
+ * The wanted tokens of those that are here, one range after the other: in place, or as a copy if they are not
+ * contiguous.
  */
 static ls_operand packed(ls_builder *b, ls_operand held, const ls_token_set *here, const ls_token_set *wanted) {
     if (wanted->count == here->count) return held;
@@ -97,7 +97,10 @@ static ls_operand packed(ls_builder *b, ls_operand held, const ls_token_set *her
     return copy;
 }
 
-/* Sends of what is here at a hop what is wanted further along the circle, if it goes on there. */
+/*
+ * Sends on, of the block that is here at `hop`, the tokens that are wanted further along the circle, if any rank
+ * follows.
+ */
 static void give(ls_builder *b, const kv_state *t, circle *c, int hop) {
     const int on = hop_on(b, t, c, hop);
     if (on == 0) return;
@@ -117,7 +120,7 @@ static void receive_block(ls_builder *b, void *context, int hop, ls_kv_block *ou
     *out = t->here;
 }
 
-/* What came over the hop has been used: its slot may take another arrival. */
+/* The block that came over the hop has been used: grants its slot for another arrival. */
 static void release_block(ls_builder *b, void *context, int hop) {
     kv_state *t = context;
     if (hop == 0) return;

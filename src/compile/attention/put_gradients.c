@@ -1,11 +1,11 @@
 /*
- * Parts of the gradients of keys and values on their way home, over any transport. In a ring each rank's part goes
- * straight to the block's rank, in one put, and is added there in the order of the hops.
+ * Sends the parts of the gradients of keys and values to the blocks' ranks, over any transport. In a ring each rank's
+ * part goes to the block's rank in one put, and is added there in the order of the hops.
  *
- * With two rings, parts of a block that came along the outer ring go to the rank of the inner ring to which it came,
- * and what that one has added up goes home in one put: of all that the ranks of an inner ring find for a block of
- * another one, one sum crosses the network between them. The block's rank adds these sums in the order of the outer
- * hops.
+ * With two rings, the parts of a block that came along the outer ring go to the rank of the inner ring at which the
+ * block entered. This rank adds them and sends the sum to the block's rank in one put. So only one sum crosses the
+ * network between two inner rings for all parts that one of them finds for a block of the other. The block's rank adds
+ * these sums in the order of the outer hops.
  */
 #include "compile/attention/put.h"
 
@@ -20,7 +20,7 @@ ls_operand ls_put_slot(ls_builder *b, const ls_site *site, const char *name, int
 
 /* --- parts within the inner ring ---------------------------------------------------------------------------------- */
 
-/* Each hop has its own, over which parts come from the rank that is its inner hops further. */
+/* The channel of a hop, over which parts come from the rank that is the inner hops of `hop` after this one. */
 static int part_channel(ls_builder *b, int w, int hop) {
     return ls_build_channel(b, "%s.d%s.%d", ls_ring_name(b), ls_put_name[w], hop);
 }
@@ -28,12 +28,12 @@ static int part_channel(ls_builder *b, int w, int hop) {
 static int inner_hops(const ls_builder *b, int hop) { return hop % ls_inner_blocks(b); }
 static int outer_hops(const ls_builder *b, int hop) { return hop / ls_inner_blocks(b); }
 
-/* The part of that index, in its slot. */
+/* Part number `index`, in its slot. */
 static ls_operand arriving(ls_builder *b, const ls_put_gradients *g, int w, int index) {
     return ls_with_tokens(g->slot[w][index % LS_PUT_SLOTS], ls_seen_in_ring(b, g->mask, g->hop[index])->count);
 }
 
-/* Says that the slot is free for that part, if there is one. */
+/* Grants the slot for part number `index`, if there is such a part. */
 static void expect(ls_builder *b, const ls_put_gradients *g, int index) {
     if (index >= g->n) return;
     const int hop = g->hop[index];
@@ -58,7 +58,7 @@ static void expect_home(ls_builder *b, const ls_put_gradients *g, int ring) {
         ls_build_grant(b, home_channel(b, w, g->out[ring]), ls_rank_at(b, -hop), coming_home(b, g, w, ring));
 }
 
-/* Adds the sum of the next inner ring to that of my own block. */
+/* Adds the sum of the next inner ring to the sum for my own block. */
 static void add_home(ls_builder *b, ls_put_gradients *g) {
     const int ring = g->homed++, out = g->out[ring], me = ls_ring_index(b);
     const ls_token_set *seen = ls_seen_of_mine(b, g->mask, out), *own = ls_seen(b, g->mask, me, me);
@@ -72,14 +72,14 @@ static void add_home(ls_builder *b, ls_put_gradients *g) {
     expect_home(b, g, ring + LS_PUT_SLOTS);
 }
 
-/* The sum for the block that came over those outer hops: for all of it that my inner ring sees. */
+/* The sum for the block that entered here over outer hop out[ring], for all tokens of it that my inner ring sees. */
 static ls_operand sum_of_ring(ls_builder *b, const ls_put_gradients *g, int w, int ring) {
     return ls_with_tokens(g->of_ring[w][ring % LS_PUT_SLOTS], ls_seen_by_ring(b, g->mask, g->out[ring])->count);
 }
 
 /*
- * The sum for the block that came over those outer hops, which begins here: as 0, where I do not see all of it that my
- * inner ring sees, and make it myself.
+ * The index of the sum for the block that came over `out` outer hops. On the first call the sum begins: with zeros,
+ * unless my own part has all tokens that my inner ring sees, and so is written as the first addend.
  */
 static int ring_of(ls_builder *b, ls_put_gradients *g, int out) {
     int ring = 0;
@@ -92,7 +92,10 @@ static int ring_of(ls_builder *b, ls_put_gradients *g, int out) {
     return g->opened++;
 }
 
-/* The sum goes home; the one before, which has had some kernels' time to come, is added. */
+/*
+ * Sends the sum to the block's rank; adds the previous sum of my own block, which has had the time of some kernels to
+ * arrive.
+ */
 static void close_ring(ls_builder *b, ls_put_gradients *g) {
     const int ring = g->closed++, out = g->out[ring];
     for (int w = g->pass.first; w < g->pass.end; w++) {
@@ -103,7 +106,7 @@ static void close_ring(ls_builder *b, ls_put_gradients *g) {
     if (ring > 0) add_home(b, g);
 }
 
-/* Whether nothing more will be added to the sum of the ring that a hop belongs to, when its part has been. */
+/* Whether the part of this hop, once added, is the last one in the sum of its inner ring. */
 static bool is_last_of_ring(ls_builder *b, const ls_put_gradients *g, int hop) {
     const int out = outer_hops(b, hop);
     if (inner_hops(b, hop) == 0) return ls_inner_hop(b, g->mask, hop) == 0;
@@ -112,7 +115,7 @@ static bool is_last_of_ring(ls_builder *b, const ls_put_gradients *g, int hop) {
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
-/* Hops along the inner rings that are used, and outer hops behind which any hop is. */
+/* Lists the used hops that have inner hops, and the outer hops that some used hop includes. */
 static void list_hops(ls_builder *b, ls_put_gradients *g) {
     const int *hops, n = ls_hops(b, g->mask, &hops);
     g->hop = LS_NEW_ARRAY(b->image->arena, int, n + 1);
@@ -158,7 +161,8 @@ const ls_token_set *ls_put_gradient_room(ls_builder *b, ls_put_gradients *g, int
     const int me = ls_ring_index(b);
     const ls_token_set *seen = ls_seen(b, g->mask, me, ls_block_at(b, hop));
     const bool comes_outside = hop > 0 && inner_hops(b, hop) == 0;
-    const int out = outer_hops(b, hop), ring = out > 0 ? ring_of(b, g, out) : 0; /* opened in their order */
+    /* ring_of must be called for the outer hops in their order. */
+    const int out = outer_hops(b, hop), ring = out > 0 ? ring_of(b, g, out) : 0;
     for (int w = g->pass.first; w < g->pass.end; w++) {
         room[w] = g->sum[w];
         if (comes_outside)
@@ -169,7 +173,7 @@ const ls_token_set *ls_put_gradient_room(ls_builder *b, ls_put_gradients *g, int
     return comes_outside ? ls_seen_by_ring(b, g->mask, out) : seen;
 }
 
-/* Adds the next part to the sum for the block that it is of. */
+/* Adds the next part to the sum for its block. */
 static void add(ls_builder *b, ls_put_gradients *g) {
     const int index = g->added++, hop = g->hop[index], in = inner_hops(b, hop), out = outer_hops(b, hop);
     const int me = ls_ring_index(b);
@@ -186,7 +190,7 @@ static void add(ls_builder *b, ls_put_gradients *g) {
     if (out > 0 && is_last_of_ring(b, g, hop)) close_ring(b, g);
 }
 
-/* My part leaves; that of the hop before, which has had a kernel's time to come here, is added. */
+/* Sends my part; adds the part of the previous hop, which has had the time of a kernel to arrive. */
 void ls_put_gradient_send(ls_builder *b, ls_put_gradients *g, int hop, const ls_operand mine[LS_KV]) {
     const int in = inner_hops(b, hop);
     if (hop == 0) return;

@@ -1,11 +1,11 @@
 /*
- * Queries that travel to resting keys and values: what tokenring and decode have in common. A block of queries goes
- * from its owner straight to each rank whose keys it sees, and what that rank finds (a partial result) goes straight
- * home. As in the ring, hop h joins each block of queries with the keys of the block h before it; rounds are the hops
- * over which anybody sees anything, round 0 is at home.
+ * Queries travel to resting keys and values: the common part of tokenring, decode and the backward pass of burst. In
+ * tokenring and decode a block of queries goes from its owner directly to each rank whose keys it sees, and the partial
+ * result that this rank finds goes directly back. As in the ring, hop h joins each block of queries with the keys of
+ * the block h before it. The rounds are the hops over which any rank sees anything; round 0 is the owner's own keys.
  *
- * Where the mask leaves nothing of a pair of blocks the transfers of that round have no bytes, and no kernel runs: both
- * ends find that from the same mask. Their signals stay, as channels and chains must be the same on all ranks.
+ * If the mask leaves nothing of a pair of blocks, the transfers of that round have no bytes, and no kernel runs; both
+ * ends find that from the same mask. The signals are still set, as channels must be the same on all ranks.
  */
 #include "compile/attention/attention.h"
 
@@ -25,7 +25,7 @@ bool ls_mine_see_there(ls_builder *b, const ls_queries *q, int round) {
 
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
-/* Tokens are the second dimension of values and the last of row sums. */
+/* The dimension of tokens: the second of queries and results, the last of lse and delta. */
 static int token_dim(ls_operand o) { return o.view.ndim == 4 ? 1 : 2; }
 
 ls_operand ls_query_tokens(ls_operand o, int64_t tokens) {
@@ -37,7 +37,7 @@ ls_operand ls_query_tokens(ls_operand o, int64_t tokens) {
 
 static ls_operand nothing_of(ls_operand o) { return ls_operand_slice(o, token_dim(o), 0, 0); }
 
-/* Its two ends are the same at every use: whoever sends outwards at that hop never sends home there. */
+/* The two ends of a channel are the same at every use, since both directions have channels of their own. */
 static int channel(ls_builder *b, const ls_query_transfer *v, int i, int round) {
     return ls_build_channel(b, "%s.%s.%s.%d", v->q->site->strategy->name, v->back ? "back" : "out", v->name[i],
                             hop_of(v->q, round));
@@ -55,7 +55,7 @@ static const ls_operand *slot_of(const ls_query_transfer *v, int i, int round) {
     return &v->slot[i * v->slots + (round - 1) % v->slots];
 }
 
-/* Whether the pair that a transfer is for has any work; `sends`: at the sender's end. */
+/* Whether a transfer has any data. sends: asked by the sender. */
 static bool carries(ls_builder *b, const ls_query_transfer *v, int round, bool sends) {
     return v->back == sends ? ls_queries_see_mine(b, v->q, round) : ls_mine_see_there(b, v->q, round);
 }
@@ -136,7 +136,7 @@ void ls_copy_results(ls_builder *b, const ls_queries *q, const ls_operand part[]
     for (int i = 0; i < q->n_found; i++) ls_build_copy(b, part[i], q->found[i]);
 }
 
-/* The queries that are here on a round against my keys. */
+/* The queries that are here in a round, with my keys. */
 static ls_attention_call call_of(ls_builder *b, const ls_queries *q, int round, ls_operand queries) {
     const ls_site *site = q->site;
     const int me = ls_ring_index(b);
@@ -165,7 +165,7 @@ static void merge(ls_builder *b, const ls_queries *q, const ls_operand part[]) {
                                           .out = {q->found[0], q->found[1]}});
 }
 
-/* My own queries come first: the others' parts of dk and dv are added to theirs. */
+/* My own queries come first and write dk and dv; the parts of other ranks' queries are added to these. */
 static void attend_back(ls_builder *b, const ls_queries *q, int round, const ls_operand in[], const ls_operand part[]) {
     ls_attention_call call = call_of(b, q, round, in[0]);
     call.params.accumulate_dkv = round > 0;

@@ -1,24 +1,24 @@
 /*
  * Ring: queries rest, blocks of keys and values go round (Liu, Zaharia, Abbeel, "Ring attention with blockwise
  * transformers", arXiv 2310.01889). Partial results merge by log-sum-exp in type G. In the backward pass the blocks go
- * round again, and each rank's part of a block's gradient goes straight to the block's rank, in type G, which adds them
- * up.
+ * round again, and each rank's part of a block's gradient goes directly to the block's rank, in type G, where the parts
+ * are added.
  *
- * A rank gets only those tokens of a block that it or a rank after it in the ring sees, and attends to those that it
+ * A rank gets only those tokens of a block that it, or a rank after it in the ring, sees, and attends to those that it
  * sees itself (visible.c). How blocks get from rank to rank: put.c, in_place.c.
  */
 #include "compile/attention/attention.h"
 
-/* One call for each range; one of no tokens where a rank sees nothing of the block. */
+/* One call for each range; one call without tokens if a rank sees nothing of the block. */
 static int n_calls(const ls_token_set *seen) { return seen->n > 0 ? seen->n : 1; }
 
-/* That range of what my queries see of a block; nothing where they see none of it. */
+/* Range number `index` of what my queries see of a block; empty if they see nothing of it. */
 static ls_token_range range_of(ls_builder *b, const ls_site *site, int block, int index) {
     const ls_token_set *seen = ls_seen(b, site->mask, ls_ring_index(b), block);
     return seen->n > 0 ? seen->range[index] : (ls_token_range){0, 0};
 }
 
-/* My queries against one range of a block. */
+/* My queries with one range of a block. */
 static ls_attention_call call_for(ls_builder *b, const ls_site *site, int block, const ls_kv_block *here, int index) {
     const ls_token_range range = range_of(b, site, block, index);
     return (ls_attention_call){.params = site->params,

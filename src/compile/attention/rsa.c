@@ -1,18 +1,18 @@
 /*
  * Ring self-attention (Li et al., "Sequence parallelism: long sequence training from system perspective", arXiv
- * 2105.13120), the ancestor of the rings: keys go round and give each rank the scores of its queries with all keys; the
- * softmax is that of whole rows; then values go round, and their weighted sums add up. Nothing is merged by
- * log-sum-exp. In the backward pass values go round for the gradient of the weights, then keys for that of the queries,
- * while each rank's parts of dV and dK go home.
+ * 2105.13120), the predecessor of ring attention. Keys go round the ring, and each rank computes the scores of its
+ * queries with all keys; the softmax is over whole rows; then values go round, and each rank adds their weighted sums.
+ * Nothing is merged by log-sum-exp. In the backward pass values go round for the gradient of the weights, then keys for
+ * the gradient of the queries, while each rank's parts of dV and dK go to the ranks of their blocks.
  *
- * It sends what the ring sends, and keeps Hq n S scores, in type G, for the gradient. It is here to be read and
- * compared with, and its kernels are those of ref/ alone: in type G, into which keys and values are cast as they come.
+ * It sends as many bytes as the ring, and keeps Hq n S scores, in type G, for the gradient. It exists for comparison,
+ * and has kernels in ref/ only. They work in type G, to which keys and values are cast when they arrive.
  */
 #include "compile/attention/attention.h"
 
 /* --- the kernels -------------------------------------------------------------------------------------------------- */
 
-/* A call in which some operand has a number for each pair of a query head's query and a key. */
+/* A call in which some operand has a number for each pair of a query (of each query head) and a key. */
 static ls_kernel_build call_of(const ls_builder *b, const ls_site *site, ls_kernel_id kernel) {
     return (ls_kernel_build){.op = ls_contracts[kernel].name,
                              .kernel = kernel,
@@ -21,7 +21,7 @@ static ls_kernel_build call_of(const ls_builder *b, const ls_site *site, ls_kern
                              .params_bytes = sizeof site->params};
 }
 
-/* The same of a product over a head's elements, for each of those pairs. */
+/* Such a call for products over the elements of a head. */
 static ls_kernel_build product_of(const ls_builder *b, const ls_site *site, ls_kernel_id kernel, ls_operand pairs,
                                   ls_operand values) {
     ls_kernel_build call = call_of(b, site, kernel);
@@ -31,7 +31,7 @@ static ls_kernel_build product_of(const ls_builder *b, const ls_site *site, ls_k
     return call;
 }
 
-/* pairs [B,heads,n,m] = q·k of values like queries and values like keys. */
+/* pairs [B,heads,n,m] = q·k; q has the shape of queries, k the shape of keys. */
 static void multiply(ls_builder *b, const ls_site *site, ls_operand q, ls_operand k, ls_operand pairs) {
     ls_kernel_build call = product_of(b, site, LS_KERNEL_ATTENTION_PRODUCTS, pairs, k);
     call.in[0] = q;
@@ -40,7 +40,7 @@ static void multiply(ls_builder *b, const ls_site *site, ls_operand q, ls_operan
     ls_build_kernel(b, &call);
 }
 
-/* Sums of values, weighted by pairs. params: of the call. */
+/* Sums of `values`, weighted by `pairs`. */
 static void add_weighted(ls_builder *b, const ls_site *site, ls_kernel_id kernel, const ls_attention_params *params,
                          ls_operand pairs, ls_operand values, ls_operand sum) {
     ls_kernel_build call = product_of(b, site, kernel, pairs, values);
@@ -51,7 +51,7 @@ static void add_weighted(ls_builder *b, const ls_site *site, ls_kernel_id kernel
     ls_build_kernel(b, &call);
 }
 
-/* Of values like keys, for each query: to the sum that is there, but for the first. */
+/* For each query, the weighted sum of values that have the shape of keys. first: written; else added to `sum`. */
 static void add_to_queries(ls_builder *b, const ls_site *site, ls_operand pairs, ls_operand k, ls_operand sum,
                            bool first) {
     ls_attention_params params = site->params;
@@ -59,7 +59,7 @@ static void add_to_queries(ls_builder *b, const ls_site *site, ls_operand pairs,
     add_weighted(b, site, LS_KERNEL_ATTENTION_WEIGHTED, &params, pairs, k, sum);
 }
 
-/* Of values like queries, for each key. */
+/* For each key, the weighted sum of values that have the shape of queries. */
 static void sum_for_keys(ls_builder *b, const ls_site *site, ls_operand pairs, ls_operand q, ls_operand sum) {
     add_weighted(b, site, LS_KERNEL_ATTENTION_WEIGHTED_BACK, &site->params, pairs, q, sum);
 }
@@ -75,16 +75,16 @@ static ls_operand widened(ls_builder *b, ls_operand values) {
 
 /* --- rounds of keys or values ------------------------------------------------------------------------------------- */
 
-/* A pair of what my queries and a range of some block come to. */
+/* What a callback needs where my queries meet one range of some block. */
 typedef struct meeting {
     ls_operand come;      /* the range's keys or values, in type G: [B,count,kv heads,D] */
-    ls_operand pairs;     /* their columns of the rows: [B,heads,n,count] */
+    ls_operand pairs;     /* the range's columns of the rows: [B,heads,n,count] */
     ls_operand positions; /* i32[count] */
-    ls_operand part;      /* of a pass backward: where the range's gradient is made */
+    ls_operand part;      /* backward only: where to make the range's gradient */
     bool first;
 } meeting;
 
-/* Where the scores of a range of a block lie in the rows: block after block, as far as they are seen. */
+/* The columns of one range of a block in the rows of scores, which have the tokens that I see, block after block. */
 static ls_operand columns_of(ls_builder *b, const ls_site *site, ls_operand scores, int block, int index) {
     const int me = ls_ring_index(b);
     const ls_token_set *seen = ls_seen(b, site->mask, me, block);
@@ -93,12 +93,12 @@ static ls_operand columns_of(ls_builder *b, const ls_site *site, ls_operand scor
     return ls_operand_slice(scores, 3, at, seen->range[index].count);
 }
 
-/* What is done where my queries meet a range. */
+/* Called once for each range that my queries meet. */
 typedef void (*meet_range)(ls_builder *b, const ls_site *site, void *context, const meeting *m);
 
 /*
- * Keys or values (w) go once round the ring, and meet the columns of rows like the scores. sum: where their gradient is
- * given back; NULL: there is none.
+ * Keys or values (w) go once round the ring; each range of them meets its columns of `rows`. *sum: their gradient;
+ * NULL: forward pass.
  */
 static void go_round(ls_builder *b, ls_site *site, int w, ls_operand rows, meet_range meet, void *context,
                      ls_operand *sum) {
@@ -143,7 +143,7 @@ static void score(ls_builder *b, const ls_site *site, void *context, const meeti
     multiply(b, site, *q, m->come, m->pairs);
 }
 
-/* The scores of my queries with all that they see: q·k, without factor and mask. */
+/* The scores of my queries with all keys that they see: q·k, not scaled and not masked. */
 static void make_scores(ls_builder *b, ls_site *site) {
     const int64_t *q = site->q.view.size;
     const int64_t size[] = {site->B, q[2], q[1], ls_seen_in_front(b, site->mask, ls_ring_index(b), ls_blocks(b))};
@@ -179,7 +179,7 @@ typedef struct gradient {
     ls_operand grad_o, q, delta, dq;
 } gradient;
 
-/* The gradient of the values, and of the scores in their place. */
+/* The gradient of the values; and the gradient of the scores, which replaces the scores. */
 static void grad_of_values(ls_builder *b, const ls_site *site, void *context, const meeting *m) {
     const gradient *g = context;
     const ls_operand weights =
@@ -204,7 +204,7 @@ static void grad_of_keys(ls_builder *b, const ls_site *site, void *context, cons
     sum_for_keys(b, site, m->pairs, g->q, m->part);
 }
 
-/* What the forward pass kept is gone where it was in another program, or was made again. */
+/* The scores no longer exist if the forward pass was in another program, or is recomputed. */
 static void rsa_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                          ls_operand *dk, ls_operand *dv) {
     if (site->scores.buffer < 0) make_scores(b, site);

@@ -1,11 +1,11 @@
 /*
- * Sinks: a logit per query head whose key every query sees and whose value is 0. That is a partial result like any
- * other block's (o = 0, lse = sink), so it is merged once, when a query has met all keys: never per hop and never per
- * rank. From then on lse is that of the whole row and the backward pass needs nothing else.
+ * Sinks: a learned logit per query head, for a key that every query sees and whose value is 0. A sink is a partial
+ * result like that of any block (o = 0, lse = sink). It is merged once, after a query has met all keys; not once per
+ * hop or per rank. From then on lse includes it, and the backward pass needs nothing else.
  */
 #include "compile/attention/attention.h"
 
-/* This rank's query heads of a vector over all of them. */
+/* This rank's query heads of a vector over all query heads. */
 static ls_operand my_heads(ls_builder *b, const ls_site *site, ls_operand all) {
     return ls_my_heads(b, all, 0, &site->q_heads);
 }
@@ -26,7 +26,7 @@ void ls_sink_forward(ls_builder *b, const ls_site *site, ls_operand o) {
                                           .out = {o, site->lse}});
 }
 
-/* dsink += what queries with that lse and delta find. */
+/* Adds to dsink what the queries of this lse and delta contribute. */
 static void add(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient, ls_operand lse,
                 ls_operand delta, ls_operand dsink) {
     ls_build_kernel(b, &(ls_kernel_build){.op = "attention_sink_grad",
@@ -39,7 +39,7 @@ static void add(ls_builder *b, const ls_site *site, const ls_attention_tensors *
                                           .out = {dsink}});
 }
 
-/* Of G[B,heads,n], some tokens, dense. */
+/* Some tokens of G[B,heads,n], as a dense copy. */
 static ls_operand some_tokens(ls_builder *b, ls_operand all, int64_t start, int64_t count) {
     const ls_operand some = ls_operand_slice(all, 2, start, count);
     const ls_operand copy =
@@ -48,7 +48,7 @@ static ls_operand some_tokens(ls_builder *b, ls_operand all, int64_t start, int6
     return copy;
 }
 
-/* The same as the sum over my block's chunks: dsink is zero. */
+/* The same as a sum over my block's chunks; dsink must be zero. */
 static void add_chunks(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient, ls_operand delta,
                        ls_operand dsink) {
     const int me = ls_ring_index(b);
@@ -64,7 +64,9 @@ static void add_chunks(ls_builder *b, const ls_site *site, const ls_attention_te
     }
 }
 
-/* Every rank adds what its queries and heads find; the sum over the ranks is the accumulator's business. */
+/*
+ * Every rank adds what its own queries and heads contribute; the sum over the ranks is made with the other gradients.
+ */
 void ls_sink_backward(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient, ls_operand delta) {
     if (gradient->sink < 0) return;
     const ls_operand dsink = my_heads(b, site, ls_lower_tensor(b, gradient->dsink));

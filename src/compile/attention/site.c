@@ -1,6 +1,6 @@
 /*
- * Attention nodes on this rank. What strategies must know of a node is found here, once, from the op's params and the
- * order of its inputs, and nowhere else; then the node is handed to the strategy that was chosen.
+ * Attention nodes on this rank. Only this file knows the op's params and the order of its inputs; it makes from them
+ * all that strategies need to know of a node, then passes the node to the chosen strategy.
  */
 #include "compile/attention/attention.h"
 
@@ -109,18 +109,18 @@ static void lower_gradient(ls_builder *b, const ls_program_node *at) {
 
 /* --- before any node is lowered ----------------------------------------------------------------------------------- */
 
-/* Where queries travel, the spans of all blocks that come here are needed. */
+/* If queries travel, the spans of all blocks that come here are needed. */
 static void need_tables(ls_builder *b, int n) {
     const ls_strategy *strategy;
     b->sites->reads_positions = true;
     if (ls_strategy_under(b->target, ls_node_mask(&b->job->graph->nodes[n]), &strategy).code != LS_OK)
-        return; /* the lowering says so */
+        return; /* the lowering reports the error */
     ls_place_masks(b, n, strategy->query_schedule != NULL ? ls_blocks(b) : 1);
 }
 
 /*
- * Blocks exchange all four between tokens and heads; without an exchange, keys and values themselves are what a ring
- * reads.
+ * The ranks of a block exchange all four tensors between tokens and heads; without such an exchange, ring neighbours
+ * read keys and values themselves.
  */
 static void share_tensors(ls_builder *b, const ls_attention_tensors *t) {
     const ls_tensor tensors[] = {t->k, t->v, t->q, t->grad_o};
@@ -147,7 +147,7 @@ static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_
     return ls_heads_tell_apart(&heads);
 }
 
-/* The gradient's heads are the forward node's. */
+/* The heads of the gradient are those of the forward node. */
 const ls_lowering ls_lowering_attention = {.has_heads = true,
                                            .lower = lower_forward,
                                            .tables = need_tables,

@@ -1,13 +1,15 @@
 /*
- * Slices of a sequence that are computed one after the other (compile/pipeline/slice.c). Queries of a slice meet the
- * keys of their own and of each slice before it, whose sites still have them; partial results merge by log-sum-exp as
- * those of blocks do. Slices go backward from the last one, so the gradients of a slice's keys and values are complete
- * when its own turn comes: what later slices have added is carried until then, in type G and in the form in which it is
- * made, so that it crosses the ranks of a block once.
+ * Slices of a sequence, which are computed one after the other (compile/pipeline/slice.c). Queries of a slice meet the
+ * keys of their own slice and of each slice before it, whose sites still have them; partial results merge by
+ * log-sum-exp as those of blocks do. The backward pass begins with the last slice, so the gradients of a slice's keys
+ * and values are complete when it is the slice's turn. Until then the contributions of later slices are carried: in
+ * type G, and in the form in which they are made, so that they are exchanged between the ranks of a block only once.
  */
 #include "compile/attention/attention.h"
 
-/* The mask between queries of a site and the keys of a slice of its sequence; n_masks: it leaves nothing of them. */
+/*
+ * The index of the mask between queries of a site and the keys of a slice of the same sequence; n_masks: they see none.
+ */
 static int mask_between(const ls_builder *b, const ls_site *site, const ls_site *keys) {
     const ls_mask_binding *own = &b->image->masks[site->mask];
     return ls_find_mask(

@@ -1,4 +1,4 @@
-/* The table of strategies, and what others ask of it. */
+/* The table of strategies, and the questions that other files ask about it. */
 #include "compile/attention/attention.h"
 
 #include <stdio.h>
@@ -56,7 +56,7 @@ int ls_strategies_for(const ls_mesh *mesh, const char *out[LS_STRATEGIES_MOST]) 
     const bool rings = ls_mesh_size(mesh, blocks) > ls_mesh_inner_size(mesh, blocks);
     int n = 0;
     for (size_t i = 0; i < LS_COUNT(table) && n < LS_STRATEGIES_MOST; i++) {
-        /* With one block nothing happens across blocks, whatever the strategy; to most, two rings are one. */
+        /* With a single block all strategies do the same. Most strategies treat two rings as one. */
         bool known = (blocks == 0 && n > 0) || table[i]->two_rings != rings;
         for (int k = 0; k < n; k++) known |= is_same_way(found[k], table[i]);
         if (known || table[i]->applicable(table[i], &any_heads).code != LS_OK) continue;

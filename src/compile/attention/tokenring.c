@@ -1,12 +1,13 @@
 /*
  * TokenRing (Wang et al., "TokenRing: an efficient parallelism framework for infinite-context LLMs via bidirectional
- * communication", arXiv 2412.20501): keys and values rest. Queries go round one way, one block further back at every
- * hop, and each partial result (o, lse) goes home the other way at once, so that both directions of a link are busy.
- * The owner merges what comes in the order of the hops: the same bits in every run. Backward: Q, dO, lse and delta
- * travel, dq comes home and is added in that order, dk and dv add up where the keys are.
+ * communication", arXiv 2412.20501): keys and values rest. Queries go round in one direction, one block further back at
+ * every hop, and each partial result (o, lse) goes back to its owner in the other direction at once, so that both
+ * directions of a link are in use. The owner merges the parts in the order of the hops: the same bits in every run.
+ * Backward: Q, dO, lse and delta travel; dq comes back and is added in that order; dk and dv are added where the keys
+ * are.
  *
- * Queries are put straight from their owner, not handed on: whoever has no work with them neither receives nor forwards
- * them. Two slots for either direction, whatever the number of ranks: one in use, one into which the next arrives.
+ * The owner puts its queries directly into each rank; a rank that has no work with them neither receives nor forwards
+ * them. Each direction has two slots, for any number of ranks: one in use, one into which the next block arrives.
  */
 #include "compile/attention/attention.h"
 

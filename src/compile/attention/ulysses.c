@@ -1,10 +1,10 @@
 /*
  * Ulysses: all-to-all between tokens and heads (Jacobs et al., "DeepSpeed Ulysses", arXiv 2309.14509), generalised to
- * any number of heads: a part of heads may be uneven, and a KV head used by several ranks goes to each of them.
+ * any number of heads: parts may be uneven, and a KV head that several ranks use goes to each of them.
  */
 #include "compile/attention/attention.h"
 
-/* The tokens of my block, over its members. */
+/* How the tokens of my block are divided over its members. */
 static ls_parts tokens_of_block(const ls_builder *b) {
     const int U = ls_block_members(b);
     ls_parts cut = {.total = ls_block_tokens(b, ls_ring_index(b)),

@@ -1,17 +1,16 @@
 /*
  * USP: Ulysses within blocks of ranks, a ring between blocks (Fang, Zhao, "USP: a unified sequence parallelism
- * approach", arXiv 2405.07719). What happens between blocks is the strategy's; this file does what happens within them,
- * for all strategies. Plain Ulysses and plain ring are the edges of USP: with one block, or one rank in each, nothing
- * is left of the other half.
+ * approach", arXiv 2405.07719). What happens between blocks is the strategy's; this file does what happens within
+ * blocks, for all strategies. Plain Ulysses (one block) and the plain ring (one rank per block) are its special cases.
  */
 #include "compile/attention/attention.h"
 
-/* No other rank has tokens of the sequence. */
+/* Whether no other rank has tokens of the sequence. */
 static bool is_alone(const ls_builder *b) {
     return ls_mesh_sequence_ranks(&b->target->mesh) == 1 && !b->target->canonical;
 }
 
-/* Of keys or values the heads that this rank's queries use, as if there were no others. */
+/* The heads of keys or values that this rank's queries use, as if there were no others. */
 static ls_operand used_heads(ls_builder *b, const ls_site *site, const char *name, ls_operand all) {
     if (!site->kv_whole || is_alone(b)) return ls_site_kv(b, site, all);
     const ls_operand used = ls_site_kv(b, site, all);
@@ -22,7 +21,7 @@ static ls_operand used_heads(ls_builder *b, const ls_site *site, const char *nam
     return copy;
 }
 
-/* Queries, keys and values of this rank's heads for all tokens of its block. */
+/* Gathers queries, keys and values of this rank's heads, for all tokens of its block. */
 static void gather_inputs(ls_builder *b, ls_site *site, const ls_attention_tensors *t) {
     const ls_operand q = ls_lower_tensor(b, t->q), k = used_heads(b, site, "k", ls_lower_tensor(b, t->k)),
                      v = used_heads(b, site, "v", ls_lower_tensor(b, t->v));
@@ -42,13 +41,13 @@ static void gather_inputs(ls_builder *b, ls_site *site, const ls_attention_tenso
     ls_all_to_all_settle(b, &xv);
 }
 
-/* Room for this rank's query heads of that size, for all tokens of its block: they go back to the tokens' ranks. */
+/* A buffer for this rank's query heads with D elements each, for all tokens of its block; it will be exchanged. */
 static ls_operand room_of_heads(ls_builder *b, const ls_site *site, const char *name, ls_dtype dtype, int64_t D) {
     const int64_t capacity = site->B * ls_block_most(b) * site->q_heads.most * D, *q = site->q.view.size;
     return ls_exchange_room(b, name, dtype, 4, (int64_t[]){q[0], q[1], q[2], D}, capacity);
 }
 
-/* The same in type G, in which they are made: to be sent only where that is the working type. */
+/* The same in type G, in which results are made; it can be exchanged only if G is the working type. */
 static ls_operand wide_room_of_heads(ls_builder *b, const ls_site *site, const char *name, int64_t D) {
     const ls_dtype G = b->image->accumulator;
     const int64_t *q = site->q.view.size;
@@ -56,7 +55,7 @@ static ls_operand wide_room_of_heads(ls_builder *b, const ls_site *site, const c
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, G, 4, (int64_t[]){q[0], q[1], q[2], D});
 }
 
-/* The same values in the working type (the operand itself when it has it). */
+/* The values in the working type; the operand itself if it already has this type. */
 static ls_operand narrowed(ls_builder *b, ls_operand wide, const char *name) {
     if (wide.view.dtype == b->image->dtype) return wide;
     const ls_operand narrow =
@@ -65,7 +64,7 @@ static ls_operand narrowed(ls_builder *b, ls_operand wide, const char *name) {
     return narrow;
 }
 
-/* Back to the ranks of the tokens. */
+/* Sends the heads back to the ranks of their tokens. */
 static ls_operand scattered(ls_builder *b, ls_operand mine, const ls_parts *heads, const char *label, int token,
                             int head) {
     if (ls_block_members(b) == 1) return mine;
@@ -75,7 +74,7 @@ static ls_operand scattered(ls_builder *b, ls_operand mine, const ls_parts *head
     return result;
 }
 
-/* Complete head-wise values (o, dq) in the working type, in which they travel back to their tokens' ranks. */
+/* Complete results by heads (o, dq), in the working type, in which they are sent back to the ranks of their tokens. */
 static ls_operand for_exchange(ls_builder *b, const ls_site *site, ls_operand wide, const char *label) {
     if (wide.view.dtype == b->image->dtype) return wide;
     const ls_operand narrow = room_of_heads(b, site, label, b->image->dtype, wide.view.size[3]);
@@ -90,18 +89,21 @@ static bool is_fetched(const ls_builder *b, ls_tensor t) {
     return false;
 }
 
-/* Across blocks, to the keys of each slice. */
+/* Attends across blocks to the keys of each slice. */
 static void across_forward(ls_builder *b, ls_site *site, ls_operand o) {
     for (ls_site *keys = site; keys != NULL; keys = ls_slice_before(b, site, keys)) {
         ls_site with = ls_site_with(b, site, keys);
         (b->target->canonical ? ls_canonical_forward : site->strategy->across_forward)(b, &with, o);
-        keys->k = with.k; /* they may have gone where other ranks read them */
+        keys->k = with.k; /* they may have moved to where other ranks can read them */
         keys->v = with.v;
         keys->scores = with.scores;
     }
 }
 
-/* dk and dv are those of its own keys, and have what later slices have added; that of earlier ones is carried. */
+/*
+ * dk and dv are those of the site's own keys, with the contributions of later slices; those of earlier slices are
+ * carried.
+ */
 static void across_backward(ls_builder *b, ls_site *site, ls_operand grad_o, ls_operand delta, ls_operand dq,
                             ls_operand *dk, ls_operand *dv) {
     for (ls_site *keys = site; keys != NULL; keys = ls_slice_before(b, site, keys)) {
@@ -142,8 +144,8 @@ void ls_usp_forward(ls_builder *b, ls_site *site) {
 }
 
 /*
- * Gradients of KV heads: every owner's part has come to the tokens' rank in type G and is added in owner order. Where
- * no head has two owners the parts are the result.
+ * Gradients of KV heads. The parts of all ranks that use a head have arrived, in type G, and are added in the order of
+ * these ranks. If no head is used by two ranks, the parts are the result.
  */
 static void bind_kv(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand parts, const char *label) {
     ls_operand sum = parts;
@@ -169,7 +171,7 @@ static void bind_kv(ls_builder *b, const ls_site *site, ls_tensor t, ls_operand 
     }
 }
 
-/* The gradients of my heads to their tokens' ranks, all three under way together. */
+/* Sends the gradients of my heads to the ranks of their tokens, all three at the same time. */
 static void deliver_gradients(ls_builder *b, const ls_site *site, const ls_attention_tensors *gradient, ls_operand dq,
                               ls_operand dk, ls_operand dv) {
     dq = for_exchange(b, site, dq, "dq");
@@ -189,15 +191,15 @@ static void deliver_gradients(ls_builder *b, const ls_site *site, const ls_atten
     bind_kv(b, site, gradient->dv, dv, "dv");
 }
 
-/* Whether the gradient reads other tensors than the forward pass did: what was gathered then is gone. */
+/* Whether the gradient reads other tensors than the forward pass did; then the gathered inputs no longer exist. */
 static bool made_again(const ls_site *site, const ls_attention_tensors *gradient) {
     const ls_attention_tensors *was = &site->forward;
     return gradient->q.id != was->q.id || gradient->k.id != was->k.id || gradient->v.id != was->v.id;
 }
 
 /*
- * In another program than the forward node the gradient finds what persists: the tokens' tensors, with lse, but nothing
- * that was gathered.
+ * If the forward node is in another program, its gathered inputs no longer exist; only the tensors of the tokens and
+ * lse do. Gathers them again.
  */
 static void gather_kept(ls_builder *b, ls_site *site, const ls_attention_tensors *gradient) {
     gather_inputs(b, site, gradient);

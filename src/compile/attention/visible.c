@@ -1,15 +1,15 @@
 /*
- * What is seen: which keys of a block the queries of another block see, as ranges of tokens. Whatever is sent or read
- * in place of keys and values, and of their gradients, is these ranges and nothing else; every rank finds the same for
- * each pair of blocks.
+ * Visibility: which keys of a block the queries of another block see, as ranges of tokens. Of keys and values, and of
+ * their gradients, exactly these ranges are sent or read in place; every rank finds the same ranges for each pair of
+ * blocks.
  *
- * A rank keeps what concerns its own block: what it sees of the others, and what they see of it. Of the other pairs,
- * which decide the sizes of slots and the hops that are used on all ranks, it keeps sums and maxima only: memory grows
- * with the number of blocks, not with that of pairs.
+ * A rank keeps the ranges that concern its own block: what it sees of the others, and what they see of it. The other
+ * pairs decide the sizes of slots and which hops are used, which must be equal on all ranks; of them it keeps only sums
+ * and maxima. So memory grows with the number of blocks, not with the number of pairs.
  *
- * The ranges are exact to the token: the spans of all queries of a block are united, and met with the runs of positions
- * that the other block holds. Only where there are more than MOST_RANGES, those with the smallest gaps between them are
- * joined.
+ * The ranges are exact to the token: the spans of all queries of a block are united, and intersected with the runs of
+ * positions that the other block holds. Only if there are more than MOST_RANGES, those with the smallest gaps between
+ * them are joined.
  */
 #include "compile/attention/attention.h"
 
@@ -18,7 +18,7 @@
 
 enum { MOST_RANGES = 32 };
 
-/* Positions first, first + step, ... of consecutive tokens. */
+/* Consecutive tokens with positions first, first + step, ... */
 typedef struct run {
     int64_t first, count, step;
 } run;
@@ -30,49 +30,50 @@ typedef struct runs {
 } runs;
 
 typedef struct spans {
-    ls_span *at; /* ascending and apart, once they are united */
+    ls_span *at; /* after uniting: ascending, with gaps between them */
     int n;
     size_t capacity;
 } spans;
 
-/* What is seen of one block, or by one: by block. */
+/* The visible tokens of my block with each other block, in one direction. Arrays are by block. */
 typedef struct strip {
-    ls_token_set *seen; /* of each other block (keys) by mine (queries), or the other way round */
-    ls_area **area;     /* as `seen`, by range; NULL: not counted yet */
-    int64_t *before;    /* [R + 1]: tokens of the sets in front of each; behind them, of all */
-    int64_t *all;       /* by block: the same sum as before[R], for the strip of that block */
-    int64_t *up_to_me;  /* by block: of that strip, the tokens in front of my block's set */
+    ls_token_set *seen; /* as keys, if the strip is `mine`; as queries, if it is `theirs` */
+    ls_area **area;     /* of each range of `seen`; NULL: not counted yet */
+    int64_t *before;    /* [R + 1]: tokens of the sets of all blocks before this one; [R]: of all sets */
+    int64_t *all;       /* the value before[R] in the strip of that block */
+    int64_t *up_to_me;  /* in the strip of that block: the tokens of the sets before my block's */
 } strip;
 
 struct ls_visible {
     int mask, R, me;
-    int W;             /* blocks of the inner ring; R: there is no outer one */
+    int W;             /* blocks of the inner ring; R if there is no outer ring */
     runs *held;        /* by block: the positions of its tokens */
-    spans *looks;      /* by block: what its queries see together */
+    spans *looks;      /* by block: the union of what its queries see */
     ls_token_set *own; /* by block: all of its tokens */
     strip mine;        /* what my block sees, by block of keys; its own tokens count */
-    strip theirs; /* what is seen of my block, by block of queries; what it sees itself does not count in the sums */
-    ls_token_set *comes, *goes; /* by hop 1..R - 1: what is wanted of the block that comes here, and of the one that
-                                   goes on; NULL: not found yet */
+    strip theirs; /* what is seen of my block, by block of queries; what my block sees of itself does not count in the
+                     sums */
+    ls_token_set *comes, *goes; /* by hop 1..R - 1: the wanted tokens of the block that comes here over it, and of the
+                                   block that goes on over it; NULL: not found yet */
     /*
-     * With two rings. by_ring: of the block that has come here over so many outer hops, what each rank of my inner ring
-     * sees, by hop. of_ring: what all of them see, by outer hop; of_mine: of my own block, what all ranks of the inner
-     * ring see that is so much further.
+     * With two rings. by_ring, by hop: what the rank of my inner ring at these inner hops sees of the block that
+     * entered here over these outer hops. of_ring, by outer hop: what all ranks of my inner ring see of that block.
+     * of_mine, by outer hop: what all ranks of the inner ring at that distance see of my own block.
      */
     ls_token_set *by_ring, *of_ring, *of_mine;
     int *hops, n_hops;
-    bool *used;           /* by hop; hop 0 is */
-    int *last;            /* by outer hop: the last hop that is used of the inner ring; -1: none is */
+    bool *used;           /* by hop; used[0] is true */
+    int *last;            /* by outer hop: the last used hop with so many outer hops; -1: none */
     ls_hop_span *looking; /* by block: the hops over which its queries see anything */
     int64_t most_seen, most_wanted;
 };
 
 /* --- ranges ------------------------------------------------------------------------------------------------------- */
 
-/* A list of ranges whose memory is used again; gaps and kept are room for `join`. */
+/* A list of ranges whose memory is reused; gaps and kept are scratch memory of `join`. */
 typedef struct gap {
     int64_t size;
-    int before; /* the range that it lies in front of */
+    int before; /* index of the range after the gap */
 } gap;
 
 typedef struct list {
@@ -84,7 +85,7 @@ typedef struct list {
     size_t capacity, gap_capacity, kept_capacity;
 } list;
 
-/* Behind those that are there, or touching the last of them. */
+/* Appends a range; joins it with the last one if they touch or overlap. */
 static void append(list *l, int64_t start, int64_t count) {
     ls_token_range *last = l->n > 0 ? &l->at[l->n - 1] : NULL;
     if (last != NULL && start <= last->start + last->count)
@@ -98,7 +99,7 @@ static int widest_first(const void *x, const void *y) {
     return a->size != b->size ? (a->size < b->size ? 1 : -1) : a->before - b->before;
 }
 
-/* Closes all gaps between the ranges but the widest, so that MOST_RANGES are left. */
+/* Keeps the MOST_RANGES - 1 widest gaps between ranges and closes the others. */
 static void join(list *l) {
     if (l->n <= MOST_RANGES) return;
     const int n = l->n;
@@ -113,7 +114,7 @@ static void join(list *l) {
     for (int i = 0; i < MOST_RANGES - 1; i++) l->kept[l->gaps[i].before] = true;
     l->n = 0;
     for (int i = 0; i < n; i++) {
-        const ls_token_range range = l->at[i]; /* never in front of the place where it is written */
+        const ls_token_range range = l->at[i]; /* copied first: append writes at or before this element */
         const ls_token_range *last = l->n > 0 ? &l->at[l->n - 1] : NULL;
         const int64_t from = l->kept[i] ? range.start : last->start + last->count;
         append(l, from, range.start + range.count - from);
@@ -169,7 +170,7 @@ static void add_span(ls_arena *arena, spans *s, ls_span span) {
     if (span.lo < span.hi) *LS_PUSH(arena, s->at, s->n, s->capacity) = span;
 }
 
-/* What the queries at those positions see together. Neighbours' spans overlap, so few are ever kept. */
+/* The union of what the queries at these positions see. Spans of neighbours overlap, so the list stays short. */
 static spans unite_spans(const ls_builder *b, ls_arena *arena, int mask, const int32_t *positions, int64_t n) {
     spans s = {0};
     ls_span open[LS_MASK_SPANS] = {{0, 0}};
@@ -207,7 +208,7 @@ static runs find_runs(ls_arena *arena, const int32_t *positions, int64_t n) {
     return out;
 }
 
-/* How many of the run's tokens lie before the position. */
+/* How many tokens of the run have positions below `position`. */
 static int64_t before(const run *r, int64_t position) {
     return ls_min(r->count, ls_ceil_div(ls_max(0, position - r->first), r->step));
 }
@@ -218,7 +219,7 @@ static void meet(list *found, const runs *keys, const spans *s) {
     found->n = 0;
     for (int64_t i = 0; i < keys->n; i++) {
         const run *r = &keys->at[i];
-        int lo = 0, hi = s->n; /* the first span that ends after the run's first position */
+        int lo = 0, hi = s->n; /* binary search for the first span that ends after the run's first position */
         while (lo < hi) {
             const int middle = lo + (hi - lo) / 2;
             if (s->at[middle].hi > r->first)
@@ -237,25 +238,27 @@ static void meet(list *found, const runs *keys, const spans *s) {
 
 /* --- hops --------------------------------------------------------------------------------------------------------- */
 
-/* The block so many hops further than one, inner and outer hops each round their own ring. */
+/* The block at distance `hop`; inner and outer hops each count round their own ring. */
 static int further(const struct ls_visible *v, int block, int hop) {
     const int W = v->W;
     return (block / W + hop / W) % (v->R / W) * W + (block % W + hop % W) % W;
 }
 
-/* The hop that joins those queries with those keys. */
+/* The hop that joins these queries with these keys. */
 static int hop_between(const struct ls_visible *v, int queries, int keys) {
     const int W = v->W, O = v->R / W;
     return (queries / W - keys / W + O) % O * W + (queries % W - keys % W + W) % W;
 }
 
-/* From which hop a block comes that has come over this one: along the inner ring, or at its first rank along the outer.
+/*
+ * The hop before this one on a block's way: along the inner ring, or, for the rank where the block enters it, along the
+ * outer ring.
  */
 static int hop_before(const struct ls_visible *v, int hop) { return hop % v->W > 0 ? hop - 1 : hop - v->W; }
 
 /* --- pairs of blocks ---------------------------------------------------------------------------------------------- */
 
-/* *found becomes what the queries of a block see of the keys of a block: of their own, all. */
+/* *found becomes what the queries of a block see of the keys of a block; all, if both are the same block. */
 static void look(const ls_builder *b, const struct ls_visible *v, int queries, int keys, list *found) {
     found->n = 0;
     if (queries == keys)
@@ -272,7 +275,7 @@ static strip make_strip(ls_arena *arena, int R) {
                    .up_to_me = LS_NEW_ARRAY(arena, int64_t, R)};
 }
 
-/* Adds to the strip of block `of` the set of block `at`. */
+/* Adds the set of block `at` to the strip of block `of`: to the sums, and to the sets if `of` is my block. */
 static void add_to_strip(ls_arena *arena, strip *s, int me, int of, int at, const list *found, int64_t counted) {
     s->all[of] += counted;
     if (at < me) s->up_to_me[of] += counted;
@@ -281,10 +284,10 @@ static void add_to_strip(ls_arena *arena, strip *s, int me, int of, int at, cons
     s->before[at + 1] = counted;
 }
 
-/* A run of some block among those of all blocks, by their first positions. */
+/* A run of some block, in a list of the runs of all blocks sorted by first position. */
 typedef struct placed_run {
-    int64_t first, end; /* positions */
-    int64_t reach;      /* the last end of all runs up to this one */
+    int64_t first, end; /* positions first .. end - 1 */
+    int64_t reach;      /* the largest end of this run and all before it */
     int block;
 } placed_run;
 
@@ -310,13 +313,13 @@ static placed_run *sort_runs(const struct ls_visible *v, ls_arena *scratch, int 
 }
 
 /*
- * The blocks with a run that meets one of the spans, each once, into out[R]; returns how many. mark[R]: `number` is new
- * to it.
+ * Writes the blocks that have a run overlapping one of the spans to out[R], each once; returns how many. mark[R] must
+ * not contain `number` before.
  */
 static int find_near(const placed_run *all, int n, const spans *s, int *mark, int number, int *out) {
     int found = 0;
     for (int k = 0; k < s->n; k++) {
-        int lo = 0, hi = n; /* the first run that reaches behind the span's beginning */
+        int lo = 0, hi = n; /* binary search for the first run whose reach is beyond the span's beginning */
         while (lo < hi) {
             const int middle = lo + (hi - lo) / 2;
             if (all[middle].reach > s->at[k].lo)
@@ -333,7 +336,7 @@ static int find_near(const placed_run *all, int n, const spans *s, int *mark, in
     return found;
 }
 
-/* Over that hop the queries of a block see something. */
+/* Notes that the queries of a block see something over this hop. */
 static void use_hop(struct ls_visible *v, int queries, int hop) {
     ls_hop_span *s = &v->looking[queries];
     v->used[hop] = true;
@@ -341,7 +344,7 @@ static void use_hop(struct ls_visible *v, int queries, int hop) {
     s->last = (int)ls_max(s->last, hop);
 }
 
-/* Looks at each block of queries and the blocks that it may see. */
+/* Finds, for each block of queries, what they see of the blocks that they may see. */
 static void find_seen(const ls_builder *b, ls_arena *scratch, struct ls_visible *v) {
     ls_arena *arena = b->image->arena;
     const int R = v->R;
@@ -376,7 +379,7 @@ static void find_seen(const ls_builder *b, ls_arena *scratch, struct ls_visible 
     }
 }
 
-/* Where a block passes me: the hop over which it comes, and those over which it goes on; 0: it does not. */
+/* A block's way past this rank: the hop over which it comes, and those over which it goes on; 0: none. */
 typedef struct passage {
     int comes, inner, outer;
 } passage;
@@ -388,13 +391,16 @@ static passage passage_of(const struct ls_visible *v, int keys) {
                      .outer = comes % W == 0 && comes + W < v->R ? comes + W : 0};
 }
 
-/* Hops along one of the rings, behind `after` and up to `last`. */
+/* Hops after + 1 .. last along one of the rings. */
 typedef struct stretch {
     bool outer;
     int after, last;
 } stretch;
 
-/* What is wanted of a block is the same over all hops of the stretch: keeps it for those that concern me. */
+/*
+ * Keeps the wanted tokens of a block, which are the same over all hops of the stretch, if one of these hops leads to or
+ * from this rank.
+ */
 static void keep_wanted(ls_arena *arena, struct ls_visible *v, const passage *p, stretch s, const list *wanted) {
     const int goes = s.outer ? p->outer : p->inner;
     if ((p->comes % v->W == 0) == s.outer && s.after < p->comes && p->comes <= s.last)
@@ -402,22 +408,22 @@ static void keep_wanted(ls_arena *arena, struct ls_visible *v, const passage *p,
     if (s.after < goes && goes <= s.last) v->goes[goes] = copy_of(arena, wanted);
 }
 
-/* What the ranks of one inner ring see of a block, all together: keeps it where that ring or the block is mine. */
+/* Keeps what the ranks of one inner ring see of a block together, if the ring or the block is mine. */
 static void keep_of_ring(ls_arena *arena, struct ls_visible *v, const passage *p, int out, const list *seen) {
     if (out == 0) return;
     if (p->comes == 0) v->of_mine[out] = copy_of(arena, seen);
     if (p->comes == out * v->W) v->of_ring[out] = copy_of(arena, seen);
 }
 
-/* Room for lists that follow from each other. */
+/* Memory for lists of which each is made from the one before. */
 typedef struct wanted_lists {
     list here, inner[2], outer[2];
 } wanted_lists;
 
 /*
- * Of one block, from the last hop back: what is wanted further on is wanted here, so that what arrives always holds
- * what leaves. Along an inner ring that is what its later ranks see; along the outer one, what the whole ring sees and
- * those behind it. It changes at the hops that are used only.
+ * The wanted tokens of one block, from the last hop back. What is wanted further on is wanted here too, so that the
+ * tokens that arrive include all that are sent on. Along an inner ring these are the tokens that its later ranks see;
+ * along the outer ring, those that this inner ring and the ones after it see. They change only at used hops.
  */
 static void find_wanted_of(const ls_builder *b, struct ls_visible *v, int keys, wanted_lists *l) {
     ls_arena *arena = b->image->arena;
@@ -427,7 +433,7 @@ static void find_wanted_of(const ls_builder *b, struct ls_visible *v, int keys, 
     l->outer[0].n = 0;
     for (int i = v->n_hops - 1; i >= 0; i--) {
         const int hop = v->hops[i], out = hop / W, before = i > 0 ? v->hops[i - 1] : 0;
-        const bool first = i == 0 || before / W < out; /* of its inner ring */
+        const bool first = i == 0 || before / W < out; /* the first used hop of its inner ring */
         list *inner = &l->inner[i % 2], *behind = &l->inner[(i + 1) % 2];
         if (hop == v->last[out]) behind->n = 0;
         look(b, v, further(v, keys, hop), keys, &l->here);
@@ -489,7 +495,7 @@ static struct ls_visible *visible(ls_builder *b, int mask) {
     return v;
 }
 
-/* The strip with a pair that concerns my block, and in *at the other block. */
+/* The strip that has the pair, one of whose blocks must be mine; *at: the other block. */
 static strip *strip_of(struct ls_visible *v, int queries, int keys, int *at) {
     LS_ASSERT(queries == v->me || keys == v->me);
     *at = queries == v->me ? keys : queries;
