@@ -29,7 +29,7 @@ static void must(ls_status status) {
 /* Too few heads for the ranks of a way, or of tp. */
 static bool lacks_heads(const ls_status *status) {
     static const char *const texts[] = {"way ", "by heads: ", "heads of keys are cut over more ranks along tp",
-                                        "expected at most so many ranks"};
+                                        "expected at most that many ranks"};
     bool lacks = false;
     for (size_t i = 0; i < LS_COUNT(texts); i++) lacks |= strstr(status->text, texts[i]) != NULL;
     return status->code != LS_OK && lacks;

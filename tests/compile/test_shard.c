@@ -219,7 +219,7 @@ static void test_too_many_ranks(void **state) {
     const ls_status status = ls_compile(&job, &target, &image);
     assert_int_equal(status.code, LS_USAGE);
     assert_string_equal(status.text, "--mesh features=9: \"layers.0.q_proj\" has 8 heads or features that ranks "
-                                     "can share; expected at most so many ranks");
+                                     "can share; expected at most that many ranks");
     ls_graph_destroy(g);
 }
 

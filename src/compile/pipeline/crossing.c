@@ -1,6 +1,7 @@
 /*
- * How a tensor goes from a stage to another one: each rank sends its part to the rank that has the same place in the
- * other stage, which has the same part. The lists of the two ends differ, so both find the epochs in the timetable.
+ * How a tensor goes from one stage to another: each rank sends its part to the rank at the same place in the other
+ * stage, which needs the same part. The two stages have different lists of nodes, so both find the epochs of a transfer
+ * in the timetable.
  */
 #include "compile/pipeline/pipeline.h"
 
@@ -8,7 +9,7 @@ static const ls_crossing *crossing_of(const ls_builder *b, const ls_program_node
     return ls_graph_node(b, at)->params;
 }
 
-/* The rank of the other stage; from: of this rank. */
+/* The rank at this rank's place in stage `to`; from: this rank's stage. */
 static ls_peer peer_of(ls_builder *b, int from, int to) {
     return ls_build_peer(b, ls_build_team_of(b, ls_mesh_axes(&b->target->mesh, LS_AXIS_STAGE)), to - from);
 }

@@ -1,11 +1,11 @@
 /*
- * Where the graph is cut into chunks. A place in front of a forward node will do if one tensor alone crosses it: what
- * nodes in front of it make and nodes behind it read. What is made of inputs alone, as positions and masks are, crosses
- * nothing: every chunk makes it for itself.
+ * Where the graph is cut into chunks. The place in front of a forward node is suitable if a single tensor crosses it:
+ * is made by nodes before it and read by nodes after it. Results that depend on inputs alone, such as positions and
+ * masks, do not cross: every chunk computes them for itself.
  *
- * A job that continues a sequence has a second program for each token more, whose nodes come behind those of the
- * prefill: it is the one that is cut, and nodes of the prefill follow the parameters that they share with it. So a
- * stage has the caches of its layers.
+ * A job that continues a sequence has a second program, for each further token, whose nodes come after those of the
+ * prefill. This program is the one that is cut, and nodes of the prefill follow the parameters that they share with it.
+ * So each stage has the caches of its layers.
  */
 #include "compile/pipeline/pipeline.h"
 
@@ -13,17 +13,17 @@
 #include <limits.h>
 #include <math.h>
 
-/* In place of the chunk of a node of the backward pass: not found yet. */
+/* The chunk of a node of the backward pass that has not been found yet. */
 enum { UNKNOWN = LS_ANY_CHUNK - 1 };
 
 typedef struct cutting {
     const ls_graph *g;
     ls_arena *arena;
-    int chunks, forward; /* forward: nodes of the forward pass, which come first */
-    int first;           /* of them, the first one of the program that is cut */
+    int chunks, forward; /* forward: number of nodes of the forward pass, which come first */
+    int first;           /* the first node of the program that is cut */
     int *node;           /* by node: its chunk */
-    bool *free;          /* by node: it reads inputs alone */
-    double *before;      /* by forward node, where boundaries are chosen: what those in front of it take */
+    bool *free;          /* by node: whether it depends on inputs alone */
+    double *before;      /* by forward node, while boundaries are chosen: seconds of all nodes before it */
 } cutting;
 
 static int producer_of(const ls_graph *g, ls_tensor t) { return g->tensors[g->tensors[t.id].storage.id].producer; }
@@ -32,15 +32,15 @@ static int producer_of(const ls_graph *g, ls_tensor t) { return g->tensors[g->te
 
 static bool is_forward(const cutting *c, int n) { return n < c->forward; }
 
-/* The parameter that one of the node's tensors is, or whose gradient it is; 0: neither. */
+/* The parameter of which the tensor is the value or the gradient; 0: neither. */
 static int parameter_of(const ls_graph *g, ls_tensor t) {
     const ls_tensor_info *info = ls_graph_tensor(g, ls_graph_tensor(g, t)->storage);
     return info->role == LS_ROLE_PARAMETER ? info->storage.id : info->role == LS_ROLE_ACCUMULATOR ? info->of.id : 0;
 }
 
 /*
- * The forward node to which a node of the backward pass is added: that which it differentiates, or the reader of its
- * parameter, or the last one of whose results it reads. -1: none.
+ * The forward node whose cost includes this node of the backward pass: the node that it differentiates, else the reader
+ * of its parameter, else the last forward node whose results it reads. -1: none.
  */
 static int costed_with(const cutting *c, const ls_node *node, const int *reader) {
     int with = node->forward, last = -1;
@@ -53,11 +53,11 @@ static int costed_with(const cutting *c, const ls_node *node, const int *reader)
     return with >= 0 ? with : last;
 }
 
-/* What forward nodes take, with what differentiates them; of the mean slice. */
+/* Seconds of forward nodes together with the nodes of the backward pass that belong to them; of the mean slice. */
 static void find_costs(cutting *c, ls_slice_of which, const ls_rates *rates) {
     const ls_graph *g = c->g;
     double *seconds = LS_NEW_ARRAY(c->arena, double, c->forward + 1);
-    int *reader = LS_NEW_ARRAY(c->arena, int, g->n_tensors); /* of a parameter, that which takes longest */
+    int *reader = LS_NEW_ARRAY(c->arena, int, g->n_tensors); /* by parameter: its slowest reader */
     for (int t = 0; t < g->n_tensors; t++) reader[t] = -1;
     for (int n = 0; n < c->forward; n++) {
         seconds[n] = ls_node_seconds(g, &g->nodes[n], which, rates);
@@ -86,15 +86,15 @@ static void find_free(cutting *c) {
         for (int i = 0; i < g->nodes[n].n_in; i++) {
             const ls_tensor storage = ls_graph_tensor(g, g->nodes[n].in[i])->storage;
             const int from = g->tensors[storage.id].producer;
-            const bool kept = n >= c->first && from < c->first; /* by the prefill, where its readers are */
+            const bool kept = n >= c->first && from < c->first; /* by the prefill, in the chunk of its readers */
             c->free[n] &= from >= 0 ? c->free[from] && !kept : g->tensors[storage.id].role == LS_ROLE_INPUT;
         }
     }
 }
 
 /*
- * By place: how many storages cross it, and one of them. Storages that are written in place by several nodes cross
- * between any two of them.
+ * By place: how many storages cross it, and one of them. A storage that several nodes write in place crosses every
+ * place between the first and the last of them.
  */
 typedef struct places {
     int *crossing;
@@ -125,7 +125,7 @@ static places find_places(const cutting *c) {
     return p;
 }
 
-/* The places that will do, ascending, one for each tensor that crosses; returns how many. */
+/* Lists the suitable places, ascending, one for each tensor that crosses; returns how many. */
 static int list_places(const cutting *c, const places *p, int *list) {
     const double all = c->before[c->forward];
     int n = 0;
@@ -137,8 +137,8 @@ static int list_places(const cutting *c, const places *p, int *list) {
 }
 
 /*
- * The cuts, chunks - 1 of n places, whose largest chunk costs least: of `used` cuts, the best with the last one at
- * place i follows from those with one cut less.
+ * Chooses chunks - 1 cuts among n places so that the most expensive chunk costs least. By dynamic programming: the best
+ * `used` cuts of which the last is at place i follow from the best used - 1 cuts.
  */
 static void choose(const cutting *c, const int *list, int n, int *cuts) {
     const int F = c->forward, most = c->chunks - 1;
@@ -170,7 +170,7 @@ static void choose(const cutting *c, const int *list, int n, int *cuts) {
     }
 }
 
-/* The place near the middle that the fewest tensors cross, for the error. */
+/* The error. As an example it names the first of the places that the fewest tensors, but more than one, cross. */
 static ls_status refuse(const cutting *c, const places *p, int found) {
     const ls_graph *g = c->g;
     int at = 0;
@@ -190,7 +190,7 @@ static ls_status refuse(const cutting *c, const places *p, int found) {
 
 /* --- the prefill, and the backward pass --------------------------------------------------------------------------- */
 
-/* By parameter: the chunk that alone reads it, in the program that is cut; below 0: several do, or none. */
+/* By parameter: the only chunk that reads it, in the program that is cut; below 0: none does, or several do. */
 static int *find_readers(const cutting *c) {
     enum { NOBODY = -1, SEVERAL = -2 };
     const ls_graph *g = c->g;
@@ -206,7 +206,9 @@ static int *find_readers(const cutting *c) {
     return by;
 }
 
-/* The chunk of a node for one token that reads what this node of the prefill makes; LS_ANY_CHUNK: none does. */
+/*
+ * The chunk of a node of the program for one token that reads a result of this prefill node; LS_ANY_CHUNK: none does.
+ */
 static int of_one_token(const cutting *c, int n) {
     const ls_graph *g = c->g;
     for (int reader = c->first; reader < c->forward; reader++)
@@ -216,8 +218,9 @@ static int of_one_token(const cutting *c, int n) {
 }
 
 /*
- * A node belongs to the chunk of its parameters, and no earlier one than what it reads. One that reads inputs alone, as
- * the zeros with which a state begins, belongs to the chunk for which it is kept.
+ * A node belongs to the chunk of its parameters, or to that of its inputs if this is later. A node that depends on
+ * inputs alone, such as the zeros with which a state begins, belongs to the chunk that reads its result in the other
+ * program.
  */
 static void place_prefill(cutting *c, const int *by) {
     const ls_graph *g = c->g;
@@ -231,7 +234,7 @@ static void place_prefill(cutting *c, const int *by) {
     }
 }
 
-/* The chunk of the parameters that a node reads, or to whose gradients it adds; by: the chunk that alone reads each. */
+/* The chunk of the parameters that a node reads, or to whose gradients it adds. by: as from find_readers. */
 static int of_parameters(const cutting *c, const ls_node *node, const int *by) {
     int chunk = UNKNOWN;
     for (int i = 0; i < ls_node_tensors(node); i++) {
@@ -242,9 +245,10 @@ static int of_parameters(const cutting *c, const ls_node *node, const int *by) {
 }
 
 /*
- * From what it reads: it belongs where forward results that it reads were made, or to the next chunk, if they went
- * there and what it reads of the backward pass comes from there. Where it reads no forward results, it belongs to the
- * least chunk of what it adds: that of the tensor whose gradient this is. UNKNOWN: that does not say it.
+ * The chunk that follows from a node's inputs. A node that reads forward results belongs to the last chunk that made
+ * one of them; or to the next chunk, if this result crossed to it and the node's inputs from the backward pass come
+ * from a later chunk. A node that reads no forward results belongs to the first chunk among its inputs: that of the
+ * tensor whose gradient they are. UNKNOWN: the inputs do not decide.
  */
 static int of_inputs(const cutting *c, const ls_node *node, const bool *crosses) {
     int forward = -1, behind = -1;
@@ -264,7 +268,7 @@ static int of_inputs(const cutting *c, const ls_node *node, const bool *crosses)
     return crossed && behind > forward ? forward + 1 : forward;
 }
 
-/* The least chunk of the nodes that read what it makes. */
+/* Gives nodes without a chunk the first chunk of those that read their results. */
 static void follow_readers(cutting *c) {
     const ls_graph *g = c->g;
     int *least = LS_NEW_ARRAY(c->arena, int, g->n_tensors);
@@ -297,11 +301,10 @@ static void place_backward(cutting *c, const int *by) {
     }
     follow_readers(c);
     for (int n = c->forward; n < g->n_nodes; n++)
-        if (c->node[n] == UNKNOWN)
-            c->node[n] = c->chunks - 1; /* nothing reads it, and it reads nothing of the model's */
+        if (c->node[n] == UNKNOWN) c->node[n] = c->chunks - 1; /* no node reads it, and it reads nothing of the model */
 }
 
-/* Nodes of the backward pass that make nothing but gradients of parameters. */
+/* The nodes of the backward pass that make nothing but gradients of parameters. */
 static bool *find_weights(const cutting *c) {
     const ls_graph *g = c->g;
     bool *weight = LS_NEW_ARRAY(c->arena, bool, g->n_nodes);
@@ -353,7 +356,10 @@ ls_status ls_mark_boundaries(ls_job *job, const ls_target *target, ls_arena *are
     return ls_ok();
 }
 
-/* By forward node: a boundary alone crosses in front of it, and not yet in front of the node before it. */
+/*
+ * By forward node: whether only a boundary crosses the place in front of it, and this is the boundary's first such
+ * place.
+ */
 static bool *find_cuts(const cutting *c) {
     const places p = find_places(c);
     bool *cut = LS_NEW_ARRAY(c->arena, bool, c->forward + 1), *done = LS_NEW_ARRAY(c->arena, bool, c->g->n_tensors);

@@ -1,6 +1,6 @@
 /*
- * What the turns of a pipeline are predicted to take: the sum of their nodes, each as one call of its kernel on all
- * tokens, whose ranks within a stage have equal shares of it. What ranks of a stage send each other is not counted.
+ * Predicts how long the turns of a pipeline take: the sum of their nodes, each as one call of its kernel on all tokens,
+ * divided evenly over the ranks of a stage. Transfers between ranks of a stage are not counted.
  */
 #include "compile/pipeline/pipeline.h"
 
@@ -11,7 +11,7 @@ ls_status ls_durations_rates(const ls_target *target, ls_dtype dtype, ls_rates *
     const char *name;
     ls_device_traits device;
     LS_TRY(ls_device_choose(target->device, &name, &device));
-    /* Of one thread: with more, everything takes less in proportion. */
+    /* With one thread; with more, everything takes less in proportion. */
     *out = ls_rates_of(device.submits ? LS_DEVICE_CUDA : LS_DEVICE_CPU, target->isa, dtype, 1);
     return ls_ok();
 }
@@ -23,7 +23,7 @@ static ls_operand operand_of(const ls_graph *g, ls_tensor t, int place) {
     return ls_operand_dense(place, 0, info->dtype, info->shape.ndim, size);
 }
 
-/* The call of the node's kernel; its operands lie apart. */
+/* The call of the node's kernel; no two operands share memory. */
 typedef struct node_call {
     ls_kernel kernel;
     ls_instr instr;
@@ -52,9 +52,9 @@ static void make_call(const ls_graph *g, const ls_node *node, node_call *call) {
 }
 
 /*
- * Of a node with a mask, or what differentiates one: the pairs that the mask leaves to the queries of a slice, as a
- * share of those of its own keys. The mask looks at no later slice, so slices 0 .. i have the pairs of a sequence of
- * their length.
+ * For a node with a mask, or the gradient of one: the number of pairs that the mask leaves to the queries of a slice,
+ * divided by that of a full mask over the slice's own keys. Since the mask shows no later slices, slices 0 .. i
+ * together have the pairs of a sequence of their length.
  */
 static double share_of(const ls_graph *g, const ls_node *node, ls_slice_of which) {
     const ls_mask *mask = ls_node_mask(node);
@@ -66,8 +66,8 @@ static double share_of(const ls_graph *g, const ls_node *node, ls_slice_of which
 }
 
 /*
- * An op without a kernel is lowered to calls of its own. One that says no flops and differentiates another takes more
- * than that, as the gradient of attention does.
+ * An op without a kernel is lowered to several calls. If it states no flops and is a gradient, it takes more time than
+ * the forward op by the factor of the gradient of attention.
  */
 double ls_node_seconds(const ls_graph *g, const ls_node *node, ls_slice_of which, const ls_rates *rates) {
     node_call call;
@@ -83,7 +83,7 @@ double ls_node_seconds(const ls_graph *g, const ls_node *node, ls_slice_of which
 
 void ls_turns_take(ls_pipelining *of, const ls_graph *g, const ls_graph_chunks *chunks, const ls_job_program *row,
                    const ls_rates *rates, int ranks, ls_arena *arena) {
-    enum { LONGEST = 1000 }; /* units of the longest turn */
+    enum { LONGEST = 1000 }; /* units of the clock that the longest turn takes */
     const int of_slice = of->chunks * LS_TURN_KINDS, n = of->slices * of_slice;
     double *seconds = LS_NEW_ARRAY(arena, double, n), most = 0;
     int *takes = LS_NEW_ARRAY(arena, int, n);

@@ -1,9 +1,9 @@
 /*
  * Slices: each sequence is cut into parts of equal length, which go through the stages one after the other as
- * micro-batches do (Sun et al., "Seq1F1B", arXiv 2406.03488). Here the graph of whole sequences becomes that of one
- * slice: every dimension that has the sequence is a slice of it. Attention sees the slices before its own by its
- * lowering (attention/slices.c); of a node of any other op a token may need only itself, and a sum over tokens may go
- * nowhere but into a sum over micro-batches.
+ * micro-batches do (Sun et al., "Seq1F1B", arXiv 2406.03488). This file turns the graph of whole sequences into that of
+ * one slice: the size of every dimension of the sequence is divided by the number of slices. The lowering of attention
+ * adds the earlier slices (attention/slices.c). In all other ops a token may need only itself, and a sum over tokens
+ * may only be added to a sum over micro-batches.
  */
 #include "compile/pipeline/pipeline.h"
 
@@ -14,8 +14,8 @@ typedef struct slicing {
     int64_t S;
     ls_factors factors;
     ls_graph *to;
-    bool *partial;          /* by tensor: a sum over some tokens, whose terms of other slices it lacks */
-    const ls_mask *fitting; /* the last mask that let slices follow each other: most layers have the same */
+    bool *partial;          /* by tensor: a sum over the tokens of one slice only */
+    const ls_mask *fitting; /* the last mask that passed the check; most layers have the same mask */
 } slicing;
 
 int ls_target_slices(const ls_target *target) { return (int)ls_max(1, target->slices); }
@@ -47,7 +47,7 @@ static bool is_sequence(const slicing *s, const ls_segment *segment) {
     return is;
 }
 
-/* Whether the dimension, or a part of it, is the sequence. */
+/* Whether the sequence is the dimension or a factor of it. */
 static bool has_sequence_in(const slicing *s, int tensor, int d) {
     const ls_factored_dim *dim = &s->factors.dim[tensor * LS_MAX_DIMS + d];
     bool has = false;
@@ -61,7 +61,7 @@ static bool has_sequence(const slicing *s, ls_tensor t) {
     return has;
 }
 
-/* The tensor's shape in the graph of a slice. */
+/* Changes the tensor's shape to that in the graph of a slice. */
 static ls_status cut_shape(const slicing *s, int t) {
     ls_tensor_info *info = &s->to->tensors[t];
     for (int d = 0; d < info->shape.ndim; d++) {
@@ -90,7 +90,7 @@ static bool touches_sequence(const slicing *s, const ls_node *node) {
     return touches;
 }
 
-/* A token may see nothing of the slices behind its own. */
+/* A token may not see any slice after its own. */
 static ls_status check_mask(slicing *s, const ls_node *node, const ls_mask *mask) {
     const int64_t each = s->S / s->slices;
     if (s->fitting != NULL && ls_mask_equal(mask, s->fitting)) return ls_ok();
@@ -116,21 +116,22 @@ static ls_status check_reach(slicing *s, const ls_node *node) {
     if (node->op->reach != LS_REACH_OWN && node->op->earlier == 0)
         return ls_error(
             LS_UNSUPPORTED,
-            "--slices %d: op %s (\"%s\") needs %s of a sequence; expected attention, or ops of which a token "
-            "needs itself alone",
+            "--slices %d: op %s (\"%s\") needs %s of a sequence; expected attention, or ops in which a token "
+            "needs only itself",
             s->slices, node->op->name, ls_graph_tensor(s->g, node->out[0])->name, ls_reach_name(node->op->reach));
     return mask != NULL ? check_mask(s, node, mask) : ls_ok();
 }
 
-/* Of the forward pass; whatever goes backward is linear in what it adds up. */
+/* For the forward pass only; nodes of the backward pass are linear in what they add. */
 static ls_status check_sums(const slicing *s, const ls_node *node) {
     bool sums = touches_sequence(s, node);
     for (int i = 0; i < node->n_in; i++) {
         if (!s->partial[node->in[i].id]) continue;
         if ((node->op->addends >> i & 1) == 0)
-            return ls_error(LS_UNSUPPORTED,
-                            "--slices %d: op %s reads \"%s\", a sum over tokens; expected that it is added to the loss",
-                            s->slices, node->op->name, ls_graph_tensor(s->g, node->in[i])->name);
+            return ls_error(
+                LS_UNSUPPORTED,
+                "--slices %d: op %s reads \"%s\", a sum over tokens; expected an op that adds it to the loss",
+                s->slices, node->op->name, ls_graph_tensor(s->g, node->in[i])->name);
         sums = true;
     }
     for (int o = 0; o < node->n_out && sums; o++) {
@@ -145,8 +146,8 @@ static void stay(const slicing *s, ls_tensor t) {
 }
 
 /*
- * What later slices read of this one stays until they have. So do results of a node that reads earlier slices: it could
- * be made again only with what is carried for each of them.
+ * The inputs that later slices read must stay until then. So must results of a node that reads earlier slices: to
+ * recompute them, the carried tensors of all earlier slices would be needed.
  */
 static void keep_earlier(const slicing *s, const ls_node *node) {
     for (int i = 0; i < node->n_in; i++)

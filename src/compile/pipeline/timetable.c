@@ -1,28 +1,31 @@
-/* The table of schedules, and the timetable that follows from one: turns of all stages, played on a clock. */
+/*
+ * The table of schedules, and the timetable that follows from a schedule: the turns of all stages, simulated on a
+ * clock.
+ */
 #include "compile/pipeline/pipeline.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A timetable while it is made. */
+/* A timetable under construction. */
 typedef struct making {
     const ls_pipelining *of;
     ls_timetable *table;
-    int *end[LS_TURN_KINDS];   /* by chunk and micro-batch: of the turn; NOT_YET: it has not begun */
-    int *begun[LS_TURN_KINDS]; /* by chunk: so many of its micro-batches, the first ones */
+    int *end[LS_TURN_KINDS];   /* by chunk and micro-batch: end of the turn; NOT_YET: it has not begun */
+    int *begun[LS_TURN_KINDS]; /* by chunk: the number of micro-batches whose turn has begun; they begin in order */
 } making;
 
 enum { NOT_YET = INT_MAX };
 
 /*
- * A schedule: what it asks of the numbers, whether its turns backward leave gradients of parameters to turns of their
- * own, and a stage's turns: listed, in their order, without times; or chosen, each time that the stage has nothing to
- * do.
+ * A schedule: its conditions on the numbers of chunks and micro-batches, whether gradients of parameters have turns of
+ * their own (splits), and the turns of a stage. `list` writes all turns in order, without times; `choose` chooses a
+ * turn each time the stage is free. One of the two is NULL.
  */
 struct ls_pipeline_schedule {
     const char *name;
-    bool interleaves; /* a stage has several chunks, and micro-batches come in sets of as many as there are stages */
+    bool interleaves; /* each stage has several chunks; the number of micro-batches is a multiple of the stages */
     bool splits;
     int (*list)(const ls_pipelining *of, int stage, ls_turn *out);
     bool (*choose)(const making *m, int stage, int now, ls_turn *out);
@@ -33,7 +36,7 @@ static ls_turn turn_of(ls_turn_kind kind, int chunk, int micro) {
 }
 static int place(const making *m, int chunk, int micro) { return chunk * m->of->micro + micro; }
 
-/* The micro-batch that goes backward as number i: slices of a sequence in their reverse order. */
+/* The i-th micro-batch that goes backward: slices of a sequence are in reverse order. */
 static int backward_micro(const ls_pipelining *of, int i) {
     return i / of->slices * of->slices + of->slices - 1 - i % of->slices;
 }
@@ -53,7 +56,9 @@ static int list_plain(const ls_pipelining *of, int stage, ls_turn *out) {
 
 /* --- interleaved -------------------------------------------------------------------------------------------------- */
 
-/* Turn i of a stage in one direction: sets of micro-batches go through one of its chunks after the other. */
+/*
+ * Turn i of a stage in one direction: a set of `stages` micro-batches goes through each of the stage's chunks in turn.
+ */
 static ls_turn interleaved_turn(const ls_pipelining *of, int stage, int i, ls_turn_kind kind) {
     const int own = of->chunks / of->stages, set = of->stages * own;
     const int round = i % set / of->stages, micro = i / set * of->stages + i % of->stages;
@@ -61,7 +66,7 @@ static ls_turn interleaved_turn(const ls_pipelining *of, int stage, int i, ls_tu
                                    : turn_of(kind, (own - 1 - round) * of->stages + stage, backward_micro(of, micro));
 }
 
-/* The number of the turn forward of what goes backward as number i. */
+/* The index, among forward turns, of the turn whose micro-batch and chunk are those of backward turn i. */
 static int forward_number(const ls_pipelining *of, int i) {
     const int own = of->chunks / of->stages, set = of->stages * own;
     const ls_turn turn = interleaved_turn(of, 0, i, LS_TURN_BACKWARD);
@@ -70,7 +75,8 @@ static int forward_number(const ls_pipelining *of, int i) {
 
 static int list_interleaved(const ls_pipelining *of, int stage, ls_turn *out) {
     const int own = of->chunks / of->stages, all = of->micro * own;
-    int least = 0, n = 0; /* turns forward in front of the first one backward, for no turn to wait for a later one */
+    /* Forward turns that must precede the first backward turn, so that no turn waits for a later one: `least`. */
+    int least = 0, n = 0;
     for (int i = 0; i < all; i++) least = (int)ls_max(least, forward_number(of, i) - i);
     const int ahead = (int)ls_min(2 * (of->stages - 1 - stage) + least, all);
     for (int i = 0; i < ahead; i++) out[n++] = interleaved_turn(of, stage, i, LS_TURN_FORWARD);
@@ -83,7 +89,7 @@ static int list_interleaved(const ls_pipelining *of, int stage, ls_turn *out) {
 
 /* --- choices ------------------------------------------------------------------------------------------------------ */
 
-/* When what the turn needs is there; NOT_YET: a turn that it needs has not begun. */
+/* When the inputs of the turn are ready; NOT_YET: a turn that it needs has not begun. */
 static int ready_at(const making *m, const ls_turn *t) {
     const bool forward = t->kind == LS_TURN_FORWARD;
     int at = 0;
@@ -97,14 +103,14 @@ static int ready_at(const making *m, const ls_turn *t) {
     return at;
 }
 
-/* The chunk's next turn of that kind, and when it can begin; NOT_YET: there is none, or that is not known. */
+/* The chunk's next turn of a kind, and when it can begin; NOT_YET: there is none, or the time is not known yet. */
 static int next_at(const making *m, ls_turn_kind kind, int chunk, ls_turn *out) {
     const int number = m->begun[kind][chunk];
     *out = turn_of(kind, chunk, kind == LS_TURN_FORWARD ? number : backward_micro(m->of, number));
     return number < m->of->micro ? ready_at(m, out) : NOT_YET;
 }
 
-/* Micro-batches that are in the chunk: forward has begun, and what ends it has not. */
+/* Micro-batches that the chunk holds: their forward turn has begun, and their turn of kind `ends` has not. */
 static int held(const making *m, int chunk, ls_turn_kind ends) {
     return m->begun[LS_TURN_FORWARD][chunk] - m->begun[ends][chunk];
 }
@@ -116,8 +122,9 @@ static int duration(const ls_pipelining *of, const ls_turn *turn) {
 }
 
 /*
- * Backward first, on which earlier stages wait; forward while the stage holds no more than 1F1B would; gradients of
- * parameters where there is nothing else to do for a quarter of what they take, or too much is held for them.
+ * Backward turns first, since earlier stages wait for them; then forward turns, while the stage holds no more
+ * micro-batches than with 1F1B; then turns of weights, if nothing else can begin within a quarter of their duration, or
+ * if too many micro-batches wait for theirs.
  */
 static bool choose_split(const making *m, int stage, int now, ls_turn *out) {
     const int stages = m->of->stages, more = m->of->slices - 1;
@@ -132,7 +139,7 @@ static bool choose_split(const making *m, int stage, int now, ls_turn *out) {
     return forward_at <= now || (weights && ls_min(backward_at, forward_at) - now >= duration(m->of, out) / 4);
 }
 
-/* Where nothing goes backward: the first micro-batches first, of these what is furthest. */
+/* For forward passes only: the first set of micro-batches first, and within a set the latest chunk. */
 static bool choose_forward(const making *m, int stage, int now, ls_turn *out) {
     bool found = false;
     for (int chunk = stage; chunk < m->of->chunks; chunk += m->of->stages) {
@@ -147,11 +154,14 @@ static bool choose_forward(const making *m, int stage, int now, ls_turn *out) {
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const ls_pipeline_schedule schedules[] = {
-    /* One micro-batch forward, one backward: a stage holds as many as there are stages behind it, and one. */
+    /*
+     * One forward, one backward: a stage holds at most as many micro-batches as there are stages from it to the last
+     * one.
+     */
     {.name = "1f1b", .list = list_plain},
-    /* The same of stages that have several chunks each: less idle time, more bytes sent. */
+    /* The same with several chunks per stage: less idle time, more bytes sent. */
     {.name = "interleaved", .interleaves = true, .list = list_interleaved},
-    /* Gradients of parameters wait for time in which a stage would be idle. */
+    /* Gradients of parameters are computed when the stage would otherwise be idle. */
     {.name = "zero-bubble", .splits = true, .choose = choose_split},
 };
 static const ls_pipeline_schedule forward_only = {.name = "forward", .choose = choose_forward};
@@ -210,7 +220,7 @@ int ls_pipelining_turns(const ls_pipelining *of) {
     return kinds * of->micro * (of->chunks / of->stages);
 }
 
-/* Begins what can begin now; returns when the next turn ends, NOT_YET: none is at work. */
+/* Begins the turns that can begin now; returns when the next turn ends, or NOT_YET if no stage is at work. */
 static int begin_all(making *m, const ls_pipeline_schedule *schedule, ls_turn *const *listed, int *free_at, int now) {
     const int all = ls_pipelining_turns(m->of);
     int next = NOT_YET;
@@ -227,7 +237,7 @@ static int begin_all(making *m, const ls_pipeline_schedule *schedule, ls_turn *c
     return next;
 }
 
-/* Plays all turns: each begins when its stage is free and what it needs is there, so when some turn ends. */
+/* Simulates all turns. A turn begins when its stage is free and its inputs are ready, so always when some turn ends. */
 static void play(making *m, const ls_pipeline_schedule *schedule, ls_arena *arena) {
     const int stages = m->of->stages, all = ls_pipelining_turns(m->of);
     ls_turn **listed = LS_NEW_ARRAY(arena, ls_turn *, stages);
@@ -238,7 +248,7 @@ static void play(making *m, const ls_pipeline_schedule *schedule, ls_arena *aren
     }
     for (int now = 0; now != NOT_YET;) now = begin_all(m, schedule, listed, free_at, now);
     for (int s = 0; s < stages; s++)
-        LS_ASSERT(m->table->n_of_stage[s] == all); /* no schedule of the table waits for itself */
+        LS_ASSERT(m->table->n_of_stage[s] == all); /* with every schedule of the table all turns get to run */
 }
 
 static ls_status check(const ls_pipelining *of) {

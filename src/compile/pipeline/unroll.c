@@ -1,34 +1,37 @@
 /*
- * The graph of a stage: the nodes of its chunks, once for each micro-batch, in the order of the timetable. What another
- * stage makes is expected, arrives, and has been sent there; these are nodes too. Parameters and sums are the same
- * tensors in all micro-batches; of parameters that other stages have, the graph has the names alone.
+ * The graph of a stage: the nodes of its chunks, once for each micro-batch, in the order of the timetable. Transfers
+ * from and to other stages are nodes too: expect, arrive and send. Parameters and sums are the same tensors in all
+ * micro-batches. Of parameters that other stages have, the graph has only the names.
  */
 #include "compile/pipeline/pipeline.h"
 
 #include <limits.h>
 #include <string.h>
 
-/* Nodes of epochs: grants come before all nodes of a turn, and what is sent to other stages behind them. */
+/* Positions within an epoch: grants stand before all nodes of a turn, and sends to other stages after them. */
 enum { GRANTED = -(1 << 30), SENT = 1 << 30 };
 
 /*
- * A storage that goes from the stage that makes it to one that reads it, in each micro-batch. Or once in a program: the
- * values of a parameter that another stage has, in front of all turns; and what has been added to its gradient here,
- * behind them.
+ * A storage that goes from the stage that makes it to a stage that reads it: in each micro-batch; or once per program:
+ * the values of a parameter that another stage has, before all turns; or what this stage has added to the gradient of
+ * such a parameter, after all turns.
  */
 typedef enum crossing_kind { OF_A_TURN, OF_VALUES, OF_GRADIENTS } crossing_kind;
 typedef struct crossing {
     crossing_kind is;
     ls_tensor storage;
     int from, to;      /* stages */
-    int chunk;         /* that makes it, */
+    int chunk;         /* the chunk that makes it, */
     ls_turn_kind kind; /* in turns of this kind */
-    bool *read;        /* by chunk and kind of turn: these read it */
-    int channels;      /* micro-batches take them in turn */
-    /* By micro-batch: the slot of what is sent, and the places of turns in front of which it arrives and is granted. */
+    bool *read;        /* by chunk and kind of turn: whether these turns read it */
+    int channels;      /* used by the micro-batches in turn */
+    /*
+     * By micro-batch: the slot in which it is sent, and the places of the turns in front of which it arrives and is
+     * granted.
+     */
     int *sent, *arrives, *granted;
     double *behind; /* as in ls_crossing */
-    int came;       /* of gradients: the new tensor that comes */
+    int came;       /* OF_GRADIENTS: the new tensor that arrives */
 } crossing;
 
 typedef struct unrolling {
@@ -37,25 +40,25 @@ typedef struct unrolling {
     const ls_sharding *sharding;
     ls_arena *arena;
     int stage, stages, slices;
-    int micro; /* micro-batches of a step, or slices of all of them */
+    int micro; /* micro-batches of a step; with slices, slices of all of them */
     bool splits;
-    ls_rates rates; /* by which turns are timed */
+    ls_rates rates; /* for the durations of turns */
     ls_graph_chunks chunks;
-    int *owner; /* by tensor: the stage that has a parameter, and its gradient */
+    int *owner; /* by tensor: the stage that has this parameter or gradient */
 
     ls_graph *to;
     ls_sharding out;
     size_t tensor_capacity, wanted_capacity, node_capacity, unit_capacity, slot_capacity;
     int n_tensors, n_wanted, n_nodes, n_units, n_slots;
-    ls_node_slot now; /* of the nodes that are added; `before` of old ones alone */
+    ls_node_slot now; /* the slot of nodes that are added; `before` is for old nodes only */
 
-    int *common; /* by old tensor: the new one of all micro-batches; 0: each has its own */
-    int **input; /* by micro-batch and old tensor: inputs, and what the host fetches here */
-    int **value; /* of the program at work, by micro-batch and old tensor; 0: it is not there yet */
-    int *shared; /* of the program at work, by old tensor: parameters of other stages, and their gradients */
-    int **moved; /* of the program at work, by micro-batch and old node: the new one */
+    int *common; /* by old tensor: the new tensor that all micro-batches share; 0: each has its own */
+    int **input; /* by micro-batch and old tensor: new tensors of inputs and of fetched results */
+    int **value; /* in this program, by micro-batch and old tensor: the new tensor; 0: not made yet */
+    int *shared; /* in this program, by old tensor: the new tensors of other stages' parameters and their gradients */
+    int **moved; /* in this program, by micro-batch and old node: the new node */
     const ls_job_program *row;
-    crossing *crossings; /* of the program at work */
+    crossing *crossings; /* of this program */
     int n_crossings;
     size_t crossing_capacity;
     ls_timetable table;
@@ -76,7 +79,10 @@ static ls_tensor push_tensor(unrolling *u, int of, const ls_tensor_info *info) {
     return t;
 }
 
-/* A node whose outputs are tensors of the new graph. n: the old node that it is; -1: a new one, of whole inputs. */
+/*
+ * Adds a node whose outputs are tensors of the new graph. n: the old node that it copies; -1: it is new, and takes its
+ * inputs as they are spread.
+ */
 static void push_node(unrolling *u, const ls_node *node, int n) {
     ls_graph_own_outputs(u->to, node);
     *LS_PUSH(u->arena, u->to->nodes, u->to->n_nodes, u->to->node_capacity) = *node;
@@ -97,7 +103,7 @@ static const ls_tensor_info *storage_of(const unrolling *u, ls_tensor t) {
     return ls_graph_tensor(u->from, ls_graph_tensor(u->from, t)->storage);
 }
 
-/* Parameters and sums, which all micro-batches have in common; then the inputs of each. */
+/* Copies the parameters and sums, which all micro-batches share; then the inputs, once for each micro-batch. */
 static void copy_leaves(unrolling *u) {
     const ls_graph *g = u->from;
     for (int t = 0; t < g->n_tensors; t++) {
@@ -132,7 +138,7 @@ static ls_turn_kind kind_of(const unrolling *u, int n) {
     return u->splits && u->chunks.weight[n] ? LS_TURN_WEIGHTS : LS_TURN_BACKWARD;
 }
 
-/* Stages of parameters: of those that nodes of several stages read, the first one that does. */
+/* The stages that have the parameters. If nodes of several stages read one, the first reader's stage has it. */
 static void find_owners(unrolling *u) {
     const ls_graph *g = u->from;
     u->owner = LS_NEW_ARRAY(u->arena, int, g->n_tensors);
@@ -157,7 +163,7 @@ static bool is_owned(const ls_tensor_info *info) {
     return info->role == LS_ROLE_PARAMETER || (info->role == LS_ROLE_ACCUMULATOR && info->of.id != 0);
 }
 
-/* The crossing of that storage from the chunk to the stage: found, or a new one. */
+/* The crossing of the storage from a chunk to a stage; added if there is none yet. */
 static crossing *crossing_of(unrolling *u, ls_tensor storage, int chunk, ls_turn_kind kind, int to) {
     for (int i = 0; i < u->n_crossings; i++) {
         crossing *c = &u->crossings[i];
@@ -170,7 +176,7 @@ static crossing *crossing_of(unrolling *u, ls_tensor storage, int chunk, ls_turn
     return c;
 }
 
-/* A parameter, or the gradient of one, that a node of that stage reads or adds to, where another stage has it. */
+/* Adds a crossing for a parameter or a gradient that a node of `stage` uses and another stage has. */
 static void add_owned(unrolling *u, const ls_tensor_info *info, int stage) {
     const bool values = info->role == LS_ROLE_PARAMETER;
     const int owner = u->owner[info->storage.id];
@@ -187,7 +193,9 @@ static void add_owned(unrolling *u, const ls_tensor_info *info, int stage) {
     *LS_PUSH(u->arena, u->crossings, u->n_crossings, u->crossing_capacity) = wanted;
 }
 
-/* What crosses between nodes of the program; the last node that changes a storage in place decides who makes it. */
+/*
+ * Finds the crossings between the program's nodes. The producer of a storage is the last node that changes it in place.
+ */
 static ls_status find_crossings(unrolling *u) {
     const ls_graph *g = u->from;
     u->n_crossings = 0;
@@ -204,16 +212,18 @@ static ls_status find_crossings(unrolling *u) {
             }
             if (from < 0 || stage_of(u, from) == stage_of(u, chunk)) continue;
             if (info->producer < u->row->first_node)
-                return ls_error(LS_UNSUPPORTED, "a pipeline: stage %d reads \"%s\", which stage %d keeps for it",
+                return ls_error(LS_UNSUPPORTED,
+                                "a pipeline: stage %d reads \"%s\", which an earlier program left on stage %d",
                                 stage_of(u, chunk), info->name, stage_of(u, from));
             if (storage_of(u, g->nodes[n].in[i])->role != LS_ROLE_VALUE)
-                return ls_error(LS_UNSUPPORTED, "a pipeline: \"%s\" goes from stage %d to %d, which values alone can",
+                return ls_error(LS_UNSUPPORTED,
+                                "a pipeline: \"%s\" would go from stage %d to %d; expected a result of a node",
                                 info->name, stage_of(u, from), stage_of(u, chunk));
             const ls_turn_kind kind = kind_of(u, info->producer), reads = kind_of(u, n);
             const bool right = kind == LS_TURN_FORWARD ? from < chunk : reads != LS_TURN_FORWARD && from > chunk;
             if (!right)
                 return ls_error(LS_UNSUPPORTED,
-                                "a pipeline: op %s of part %d reads \"%s\" of part %d, which comes later there",
+                                "a pipeline: op %s of part %d reads \"%s\" of part %d, which is computed later",
                                 g->nodes[n].op->name, chunk, info->name, from);
             crossing_of(u, info->storage, from, kind, stage_of(u, chunk))->read[chunk * LS_TURN_KINDS + (int)reads] =
                 true;
@@ -224,7 +234,7 @@ static ls_status find_crossings(unrolling *u) {
 
 /* --- when --------------------------------------------------------------------------------------------------------- */
 
-/* The turn's place in the list of its stage. */
+/* The index of the turn in the list of its stage. */
 static int place_of(const unrolling *u, int stage, ls_turn_kind kind, int chunk, int micro) {
     const ls_turn *list = u->table.of_stage[stage];
     int i = 0;
@@ -234,7 +244,7 @@ static int place_of(const unrolling *u, int stage, ls_turn_kind kind, int chunk,
 
 static int slot_at(const unrolling *u, int stage, int place) { return u->table.of_stage[stage][place].begin + 1; }
 
-/* How often it goes in a program. */
+/* How often a program sends it. */
 static int times_of(const unrolling *u, const crossing *c) { return c->is == OF_A_TURN ? u->micro : 1; }
 
 static int sent_in(const unrolling *u, const crossing *c, int micro) {
@@ -243,7 +253,7 @@ static int sent_in(const unrolling *u, const crossing *c, int micro) {
     return slot_at(u, c->from, place_of(u, c->from, c->kind, c->chunk, micro));
 }
 
-/* The place of the first turn that reads it, or that behind all turns. */
+/* The place of the first turn that reads it; for gradients, the place after all turns. */
 static int arrives_at(const unrolling *u, const crossing *c, int micro) {
     const ls_turn *list = u->table.of_stage[c->to];
     int i = 0;
@@ -253,7 +263,7 @@ static int arrives_at(const unrolling *u, const crossing *c, int micro) {
     return i;
 }
 
-/* How long it comes after its receiver's turn before that which reads it. */
+/* Seconds from the end of the receiver's previous turn to the end of the turn that sends it. */
 static double behind_of(const unrolling *u, const crossing *c, int micro, int arrives) {
     if (c->is == OF_VALUES) return 0;
     const int last = u->table.n_of_stage[c->from] - 1;
@@ -263,8 +273,8 @@ static double behind_of(const unrolling *u, const crossing *c, int micro, int ar
 }
 
 /*
- * The place of the turn in front of which room is granted for what is sent in that slot: the last one that begins no
- * later; -1: none does, and it is in front of all.
+ * The place of the turn in front of which the slot is granted: the last turn that begins no later than the transfer is
+ * sent; -1: before all turns.
  */
 static int granted_at(const unrolling *u, const crossing *c, int sent) {
     int i = 0;
@@ -273,8 +283,8 @@ static int granted_at(const unrolling *u, const crossing *c, int sent) {
 }
 
 /*
- * When it is sent, arrives and is granted; and over how many channels: over one the next grant comes behind the arrival
- * before it, so there are as many as may be granted at once.
+ * Finds when it is sent, arrives and is granted, and how many channels it needs: the next grant of a channel must come
+ * after the previous arrival on it, so there is a channel for each grant that may be open at once.
  */
 static void find_times(const unrolling *u, crossing *c) {
     const int n = times_of(u, c);
@@ -297,18 +307,19 @@ static void find_times(const unrolling *u, crossing *c) {
 
 static void emit(unrolling *u, int micro, int n);
 
-/* The tensor of a micro-batch. What is made of inputs alone is made where it is first read. */
+/* The new tensor of a micro-batch. A node that depends on inputs alone is added where its result is first read. */
 static ls_tensor tensor_of(unrolling *u, int micro, ls_tensor t) {
     if (t.id == 0) return t;
     int *const value = &u->value[micro][t.id];
     if (u->shared[t.id] != 0) return ls_graph_at(u->to, u->shared[t.id]);
     if (u->common[t.id] != 0) return ls_graph_at(u->to, u->common[t.id]);
     const ls_tensor_info *info = ls_graph_tensor(u->from, t);
-    if (u->input[micro][t.id] != 0 && info->producer < u->row->first_node) /* the host's, or an earlier program's */
+    /* From the host, or from an earlier program. */
+    if (u->input[micro][t.id] != 0 && info->producer < u->row->first_node)
         return ls_graph_at(u->to, u->input[micro][t.id]);
     if (*value == 0 && info->producer >= 0 && u->chunks.node[info->producer] == LS_ANY_CHUNK)
         emit(u, micro, info->producer);
-    if (*value == 0) { /* another shape of what has arrived */
+    if (*value == 0) { /* another view of a storage that has arrived */
         const ls_tensor storage = tensor_of(u, micro, info->storage);
         *value = push_tensor(u, t.id, info).id;
         u->to->tensors[*value].storage = u->to->tensors[storage.id].storage;
@@ -347,7 +358,7 @@ static const ls_crossing *params_of(unrolling *u, int number, int micro) {
     return params;
 }
 
-/* The channels of all crossings, in one order on all ranks. */
+/* The channels of all crossings, in the same order on all ranks. */
 static void list_channels(unrolling *u, ls_job_program *row) {
     const char **list = NULL;
     size_t capacity = 0;
@@ -357,7 +368,7 @@ static void list_channels(unrolling *u, ls_job_program *row) {
     row->channels = list;
 }
 
-/* A value of this stage that has the form of an old tensor. */
+/* Adds a value with the form of an old tensor. */
 static ls_tensor push_value(unrolling *u, ls_tensor of) {
     ls_tensor_info info = *ls_graph_tensor(u->from, of);
     info.role = LS_ROLE_VALUE;
@@ -365,7 +376,10 @@ static ls_tensor push_value(unrolling *u, ls_tensor of) {
     return push_tensor(u, of.id, &info);
 }
 
-/* Where it is noted what this stage has of a crossing; of a gradient, it is no sum to which its own nodes add. */
+/*
+ * Where the new tensor of a crossing is stored on this stage. For a gradient this is not the sum to which the stage's
+ * own nodes add.
+ */
 static int *there(const unrolling *u, const crossing *c, int micro) {
     return c->is == OF_A_TURN   ? &u->value[micro][c->storage.id]
            : c->is == OF_VALUES ? &u->shared[c->storage.id]
@@ -381,7 +395,7 @@ static ls_node crossing_node(unrolling *u, const ls_op *op, int number, int micr
                      .n_out = op->n_out};
 }
 
-/* What is granted in front of the turn at that place of this stage. */
+/* Adds the nodes that grant slots in front of the turn at that place of this stage. */
 static void expect(unrolling *u, int place) {
     for (int i = 0; i < u->n_crossings; i++) {
         const crossing *c = &u->crossings[i];
@@ -395,7 +409,7 @@ static void expect(unrolling *u, int place) {
     }
 }
 
-/* What has come of a gradient is added to the sum here. */
+/* Adds the gradient that has arrived to the sum of this stage. */
 static void add_gradient(unrolling *u, ls_tensor came, ls_tensor sum) {
     ls_node node = {.op = &ls_op_accumulate, .forward = -1, .n_in = 2, .n_out = 1};
     node.in[0] = came;
@@ -404,7 +418,7 @@ static void add_gradient(unrolling *u, ls_tensor came, ls_tensor sum) {
     push_node(u, &node, -1);
 }
 
-/* What arrives in front of the turn at that place, or behind all turns. */
+/* Adds the nodes of what arrives in front of the turn at that place, or after all turns. */
 static void arrive(unrolling *u, int place) {
     const bool behind = place == u->table.n_of_stage[u->stage];
     for (int i = 0; i < u->n_crossings; i++) {
@@ -412,7 +426,7 @@ static void arrive(unrolling *u, int place) {
         const int j = c->is == OF_A_TURN && !behind ? u->table.of_stage[u->stage][place].micro : 0;
         if (c->to != u->stage || (c->is == OF_A_TURN && behind) || c->arrives[j] != place) continue;
         ls_node node = crossing_node(u, &ls_op_stage_arrive, i, j);
-        LS_ASSERT(*there(u, c, j) != 0); /* room is granted before it arrives */
+        LS_ASSERT(*there(u, c, j) != 0); /* a slot is granted before its data arrive */
         node.in[0] = ls_graph_at(u->to, *there(u, c, j));
         node.out[0] = push_value(u, c->storage);
         *there(u, c, j) = node.out[0].id;
@@ -440,7 +454,7 @@ static void send_all(unrolling *u, crossing_kind is) {
         if (u->crossings[i].is == is && u->crossings[i].from == u->stage) send(u, &u->crossings[i], 0);
 }
 
-/* Sums of gradients whose parameters other stages have begin with zeros. */
+/* The sums of gradients whose parameters are on other stages begin with zeros. */
 static void begin_gradients(unrolling *u) {
     for (int i = 0; i < u->n_crossings; i++) {
         const crossing *c = &u->crossings[i];
@@ -454,7 +468,10 @@ static void begin_gradients(unrolling *u) {
     }
 }
 
-/* What the host fetches though it is made of inputs alone, and no node may read it: the first stage makes it. */
+/*
+ * Results that the host fetches but that depend on inputs alone, so that perhaps no node reads them: the first stage
+ * makes them.
+ */
 static void make_fetched(unrolling *u, int micro) {
     for (int n = u->row->first_node; n < ls_min(u->row->end_node, u->from->n_nodes); n++) {
         const ls_node *node = &u->from->nodes[n];
@@ -513,8 +530,8 @@ static ls_status unroll_program(unrolling *u, ls_job_program *row) {
 }
 
 /*
- * What the host fetches of each micro-batch: one tensor for all programs that make it. Other stages have its name
- * alone.
+ * The results that the host fetches from each micro-batch: one tensor for all programs that make it. Stages that do not
+ * make it have only its name.
  */
 static ls_status copy_fetched(unrolling *u, ls_job *job) {
     size_t capacity = 0;
@@ -524,7 +541,7 @@ static ls_status copy_fetched(unrolling *u, ls_job *job) {
         ls_tensor_info info = *ls_graph_tensor(u->from, job->fetch[f]);
         if (u->slices > 1 && !ls_shape_has_factor(&info.shape, LS_FACTOR_SEQUENCE))
             return ls_error(LS_UNSUPPORTED,
-                            "--slices %d: \"%s\" is read, which has no sequence of its own; expected whole sequences",
+                            "--slices %d: the output \"%s\" has no dimension of the sequence; expected whole sequences",
                             u->slices, info.name);
         for (int j = 0; j < u->micro && info.role == LS_ROLE_VALUE; j++) {
             char name[LS_MICRO_NAME];

@@ -1,9 +1,10 @@
-/* What ranks along axes of kind feature share: heads, hidden features and words, by the factors of the graph. */
+/* What ranks along feature axes share: heads, hidden features and words, by the factors of the graph. */
 #include "compile/shard/shard.h"
 
 /*
- * Finds the factors that have fewer elements than there are ranks, as KV heads may. Where another factor stands behind
- * such a one in a product, ranks share the product (query heads) instead. A factor of one element is always too few.
+ * Finds the factors that have fewer elements than there are ranks, such as KV heads, and stand in front of another
+ * factor in some product; ranks then share the product (query heads) instead. A factor of one element always counts as
+ * too small.
  */
 static void find_too_few(const ls_graph *g, ls_arena *arena, ls_shared_features *f) {
     const ls_graph_factor *list = f->factors.list;
@@ -20,7 +21,7 @@ static void find_too_few(const ls_graph *g, ls_arena *arena, ls_shared_features 
     }
 }
 
-/* Whether each rank has as many tokens as there are ranks along axes of features, in any layout. */
+/* Whether in any layout each rank has at least as many tokens as there are ranks along feature axes. */
 static bool has_tokens(const ls_graph *g, const ls_mesh *mesh, int ranks) {
     int64_t fewest = 0;
     for (int t = 1; t < g->n_tensors; t++) {
@@ -42,8 +43,8 @@ static void find_kept(const ls_graph *g, ls_arena *arena, ls_shared_features *f)
 }
 
 /*
- * Whether some node changes what all tokens have where it lies, as a cache is: then nobody may have a copy of it that
- * is spread otherwise.
+ * Whether some node changes a tensor of all tokens in place, as a cache is changed; then no rank may have a copy of it
+ * that is spread in another way.
  */
 static bool changes_tokens(const ls_graph *g) {
     bool changes = false;
@@ -67,7 +68,7 @@ void ls_shared_find(const ls_graph *g, const ls_mesh *mesh, ls_arena *arena, ls_
     out->tokens = has_tokens(g, mesh, out->ranks) && !changes_tokens(g);
 }
 
-/* How many of a segment's outermost factors ranks share: one, or two where the first has too few elements. 0: none. */
+/* How many of a segment's outermost factors the ranks share: 1, or 2 if the first has too few elements; 0: none. */
 static int shared_factors(const ls_shared_features *f, const ls_segment *segment) {
     const ls_graph_factor *outer = &f->factors.list[segment->factor[0]];
     if (outer->is != LS_FACTOR_NONE || outer->whole || outer->inner) return 0;
@@ -86,12 +87,12 @@ bool ls_is_shared(const ls_shared_features *f, ls_tensor t, int d) {
     return is;
 }
 
-/* Whether the dimension is tokens, each of which is a unit. */
+/* Whether the dimension is the sequence, where each token is a unit. */
 static bool is_tokens(const ls_shared_features *f, const ls_factored_dim *dim) {
     return dim->n == 1 && dim->segment[0].n == 1 && f->factors.list[dim->segment[0].factor[0]].is == LS_FACTOR_SEQUENCE;
 }
 
-/* Of a product of factors all stay together but those that ranks share. */
+/* The units of each dimension: the factors that ranks share count units, all others stay together within a unit. */
 ls_dim_units *ls_shared_units(const ls_graph *g, const ls_shared_features *f, ls_arena *arena) {
     const int n = g->n_tensors * LS_MAX_DIMS;
     ls_dim_units *units = LS_NEW_ARRAY(arena, ls_dim_units, n);
@@ -120,7 +121,7 @@ ls_status ls_shared_check(const ls_graph *g, const ls_mesh *mesh, const ls_shard
             ls_mesh_text(mesh, cut, axes, sizeof axes);
             return ls_error(LS_USAGE,
                             "--mesh %s: \"%s\" has %lld heads or features that ranks can share; expected at "
-                            "most so many ranks",
+                            "most that many ranks",
                             axes, g->tensors[t].name, (long long)fewest);
         }
     }

@@ -1,4 +1,4 @@
-/* The options of a node: the ways to spread it over the ranks of an axis, and what each makes of its tensors. */
+/* The options of a node: the ways to spread it over the ranks of an axis, and the placements of its tensors in each. */
 #include "compile/shard/shard.h"
 
 static ls_along_placement of_tensor(const ls_question *q, const ls_tensor_dims *dims, int letter,
@@ -7,13 +7,13 @@ static ls_along_placement of_tensor(const ls_question *q, const ls_tensor_dims *
     return dim >= 0 ? (ls_along_placement)dim : without;
 }
 
-/* The dimension of a product that begins with the letter; -1: there is none. */
+/* The dimension that is a product beginning with the letter; -1: there is none. */
 static int product_dim(const ls_question *q, const ls_tensor_dims *dims, int letter) {
     const int dim = ls_letter_dim(&q->dims, dims, letter);
     return dim >= 0 && dims->dim[dim].n > 1 && !dims->dim[dim].segments ? dim : -1;
 }
 
-/* Of a tensor whose rows are exchanged by what the letter stands for: cut along that, or by tokens. */
+/* The placement of a tensor when rows are exchanged: cut along the letter if it has it, else along the tokens. */
 static ls_along_placement exchanged(const ls_question *q, ls_tensor t, const ls_tensor_dims *dims, int letter) {
     const int tokens = ls_shape_dim_of(&ls_graph_tensor(q->along->graph, t)->shape, LS_FACTOR_SEQUENCE);
     return of_tensor(q, dims, letter, tokens >= 0 ? (ls_along_placement)tokens : LS_WHOLE);
@@ -42,7 +42,7 @@ ls_along_placement ls_option_output(const ls_question *q, ls_spread_option choic
     }
 }
 
-/* Whether the node adds up along the letter, so that each rank has a term of its results. */
+/* Whether the node sums over the letter, so that each rank has a term of its results. */
 static bool sums_over(const ls_question *q, int letter) {
     bool sums = false;
     for (int o = 0; o < q->node->n_out; o++)
@@ -51,9 +51,9 @@ static bool sums_over(const ls_question *q, int letter) {
 }
 
 /*
- * A sum that the node adds to is spread as the output that it becomes. Where the node sums over the letter that is cut
- * (a row cut of a weight), each rank has a term of the result. An addend without that letter (the bias) must be a
- * partial sum too, or each rank would add it once.
+ * The placement of an input. A sum to which the node adds is spread as the output that it becomes. If the node sums
+ * over the letter that is cut (a row cut of a weight), each rank has a term of the result; then an addend without that
+ * letter (a bias) must be a partial sum too, or each rank would add the whole of it.
  */
 ls_along_placement ls_option_input(const ls_question *q, ls_spread_option choice, int i) {
     const ls_op *op = q->node->op;
@@ -77,7 +77,7 @@ static bool adds_to_sum(const ls_node *node) {
     return adds;
 }
 
-/* Whether the letter stands for what the node looks up ids in: of that, ranks can have parts along axes of features. */
+/* Whether the letter stands for the dimension in which the node looks up ids; feature axes may cut it. */
 static bool is_looked_up(const ls_question *q, int letter) {
     const ls_lookup *lookup = &q->node->op->lookup;
     if (lookup->ids == 0) return false;
@@ -91,8 +91,8 @@ static bool is_factor(const ls_question *q, int letter, ls_factor factor) {
 }
 
 /*
- * Whether the axis cuts what the letter stands for, wherever the node has it. Along axes of features that may also be
- * the tokens that a rank has, of a node that works on each of them by itself.
+ * Whether the axis can cut what the letter stands for, wherever the node has it. Feature axes may also cut the tokens
+ * of a rank, for a node that works on each token separately.
  */
 static bool is_cut(const ls_question *q, int letter) {
     const ls_node *node = q->node;
@@ -106,9 +106,9 @@ static bool is_cut(const ls_question *q, int letter) {
     return is;
 }
 
-/* Whether a letter within a product that begins with `first` is a dimension of its own too, as in a reshape. */
+/* Whether a letter within a product that begins with `first` is also a dimension by itself, as in a reshape. */
 static bool is_apart(const ls_question *q, int first) {
-    unsigned inner = 0, alone = 0; /* letters */
+    unsigned inner = 0, alone = 0; /* sets of letters */
     for (int i = 0; i < ls_node_tensors(q->node); i++) {
         const ls_tensor_dims *dims = ls_node_tensor_dims(&q->dims, q->node, i);
         const int product = product_dim(q, dims, first);
@@ -120,8 +120,8 @@ static bool is_apart(const ls_question *q, int first) {
 }
 
 /*
- * Whether the axis cuts the products that begin with the letter, and nothing in which it stands alone, since there are
- * too few of it (KV heads). The node must have both, and what the ranks share must be one dimension.
+ * Whether the axis can cut the products that begin with the letter, and leave whole what has the letter by itself, of
+ * which there is too little (KV heads). The node must have both kinds of tensors.
  */
 static bool is_cut_product(const ls_question *q, int letter) {
     const ls_node *node = q->node;
@@ -138,7 +138,7 @@ static bool is_cut_product(const ls_question *q, int letter) {
     return is && has[false] && has[true];
 }
 
-/* Whether ranks can have parts of the tokens and of what the letter stands for, and exchange rows. */
+/* Whether ranks can have parts of both the tokens and what the letter stands for, and exchange rows. */
 static bool is_exchanged(const ls_question *q, int letter) {
     const ls_op *op = q->node->op;
     const bool may = op->exchanges && q->along->axis->kind == LS_AXIS_FEATURE && q->along->features->tokens;
@@ -151,7 +151,7 @@ static bool is_exchanged(const ls_question *q, int letter) {
 
 static void add(ls_question *q, ls_spread_way way, int letter) { q->option[q->n++] = (ls_spread_option){way, letter}; }
 
-/* The operations of a node on the whole of its tensors. */
+/* The node's operations on its whole tensors. */
 static double work_of(const ls_graph *graph, const ls_node *node) {
     ls_view in[LS_NODE_INPUTS], out[LS_NODE_OUTPUTS];
     for (int i = 0; i < ls_node_tensors(node); i++) {

@@ -1,28 +1,29 @@
 /*
- * The price of an option, in bytes: those that redistribute its inputs; and along axes of features, whose purpose is
- * that ranks share work and memory, the work that each rank does again and the memory of what stays whole: parameters,
- * and what is kept for the backward pass.
+ * The price of an option, in bytes. It counts the bytes sent to redistribute the inputs. Along feature axes, whose
+ * purpose is to share work and memory, it also counts work that every rank repeats, and memory of what stays whole:
+ * parameters, and results that are kept for the backward pass.
  */
 #include "compile/shard/shard.h"
 
 enum {
     /*
-     * Operations that a rank makes while it sends a byte: an H100 makes some 2,000 while NVLink carries a byte, a core
-     * of a processor some 10. Between work that is repeated and bytes that are sent, prices are rarely near each other.
+     * Operations that a rank can make while it sends a byte: some 2,000 on an H100 with NVLink, some 10 on a processor
+     * core. The exact value matters little, as the prices of repeated work and of sent bytes are rarely close to each
+     * other.
      */
     FLOPS_PER_BYTE = 256,
     /*
-     * Of an element of a parameter: value, gradient, master and two states of an optimiser (Rajbhandari et al., arXiv
-     * 1910.02054, section 3.1). They are there all the time, and what does not fit does not run: a byte of them counts
-     * as so many that are sent.
+     * Bytes per element of a parameter: value, gradient, master and two states of an optimiser (Rajbhandari et al.,
+     * arXiv 1910.02054, section 3.1). They are needed all the time, and a job that does not fit in memory does not run;
+     * so a byte of them counts as SENT_PER_BYTE sent bytes.
      */
     STATE_BYTES = 16,
     SENT_PER_BYTE = 64
 };
 
 /*
- * A byte that is kept from the forward pass to the backward pass counts as so many that are sent: more than gathering
- * it again does, less than two such gatherings.
+ * A byte that is kept from the forward pass to the backward pass counts as this many sent bytes: more than gathering it
+ * again once, less than gathering it twice.
  */
 static const double sent_per_kept_byte = 1.5;
 
@@ -31,8 +32,8 @@ typedef enum state { IS_WHOLE, IS_CUT, IS_PARTIAL, STATES } state;
 static state state_of(ls_along_placement p) { return p >= 0 ? IS_CUT : p == LS_PARTIAL ? IS_PARTIAL : IS_WHOLE; }
 
 /*
- * How often a tensor's bytes travel when one placement becomes another one, about; -1: nothing makes it so. Of what is
- * whole each rank takes its part.
+ * About how often a tensor's bytes are sent to change its placement; -1: impossible. A rank can take its part of a
+ * whole tensor without sending.
  */
 static const double travels[STATES][STATES] = {
     [IS_WHOLE] = {[IS_WHOLE] = 0, [IS_CUT] = 0, [IS_PARTIAL] = -1},
@@ -40,7 +41,7 @@ static const double travels[STATES][STATES] = {
     [IS_PARTIAL] = {[IS_WHOLE] = 2, [IS_CUT] = 1, [IS_PARTIAL] = 0},
 };
 
-/* What is said of one axis. */
+/* The placement along one axis. */
 static ls_along_placement along(const ls_placements *p, int axis) {
     ls_along_placement is = p->partial & ls_axis_bit(axis) ? LS_PARTIAL : LS_WHOLE;
     for (int d = 0; d < LS_MAX_DIMS; d++)
@@ -50,7 +51,7 @@ static ls_along_placement along(const ls_placements *p, int axis) {
 
 static const ls_tensor_info *info_of(const ls_question *q, ls_tensor t) { return ls_graph_tensor(q->along->graph, t); }
 
-/* Whether the node that makes the open tensor can make it so. */
+/* Whether the node that makes the open tensor has an option that makes it in the wanted placement. */
 static bool can_make(const ls_question *q, ls_tensor t, ls_along_placement wanted) {
     if (info_of(q, t)->producer < 0) return true; /* a parameter */
     ls_question maker;
@@ -60,7 +61,7 @@ static bool can_make(const ls_question *q, ls_tensor t, ls_along_placement wante
     return can;
 }
 
-/* Whether it is a parameter, or made of one alone, as a cast of what is kept in another type (kept.c). */
+/* Whether it is a parameter, or made from one alone, such as a cast of a parameter kept in another type (kept.c). */
 static bool is_of_parameter(const ls_question *q, ls_tensor t) {
     const ls_graph *g = q->along->graph;
     while (ls_graph_tensor(g, t)->producer >= 0) {
@@ -88,7 +89,7 @@ bool ls_placements_gather(const ls_placements *from, const ls_placements *to) {
     return gathers;
 }
 
-/* Whether readers have had the tensor made so, and it is still there for the node. */
+/* Whether an earlier reader had the tensor brought into this placement, and the result still exists for the node. */
 static bool is_made(const ls_question *q, const ls_decided *decided, ls_tensor t, ls_along_placement p) {
     const bool backward = ls_is_backward(q->along->graph, (int)(q->node - q->along->graph->nodes));
     if (decided->made[t.id] & ls_form_made(p, backward)) return true;
@@ -96,7 +97,7 @@ static bool is_made(const ls_question *q, const ls_decided *decided, ls_tensor t
     return p == LS_WHOLE && backward && held && (decided->made[t.id] & ls_form_made(p, false));
 }
 
-/* How often the bytes of a tensor travel that is not open, from what is cheapest of all that has been made of it. */
+/* How often the bytes of a tensor that is not open are sent, from the cheapest of the placements in which it exists. */
 static double times_from(const ls_question *q, const ls_decided *decided, ls_tensor t, ls_along_placement wanted) {
     double least = -1;
     bool made = false;
@@ -107,7 +108,7 @@ static double times_from(const ls_question *q, const ls_decided *decided, ls_ten
         made = true;
     }
     const ls_along_placement is = decided->at[t.id];
-    if (is == LS_PARTIAL && made) return least; /* the sum is read as it has been made */
+    if (is == LS_PARTIAL && made) return least; /* the sum is read in a placement that already exists */
     const double times = is == wanted ? 0 : travels[state_of(is)][state_of(wanted)];
     return least < 0 || (times >= 0 && times < least) ? times : least;
 }
@@ -117,12 +118,13 @@ static double times_of(const ls_question *q, const ls_decided *decided, int i, l
     const ls_along_placement is = decided->at[t.id];
     if (is == wanted && is != LS_PARTIAL) return 0;
     if (is != wanted && q->node->forward >= 0 && info_of(q, t)->producer == q->node->forward)
-        return -1; /* spread as that node is */
+        return -1; /* it must be spread as the output of that node */
     if (is == LS_OPEN) return can_make(q, t, wanted) ? 0 : -1;
-    /* The gradient of a whole parameter. Its terms are added up once in a step, which sends it twice. */
+    /* The gradient of a whole parameter. As a partial sum it is added up once per step, which sends its bytes twice. */
     if (is == LS_OPEN_SUM) return wanted >= 0 ? -1 : wanted == LS_PARTIAL ? 2 : 0;
-    if (is != wanted && ls_op_adds_to(q->node->op, i)) return -1; /* the sum itself is added to */
-    /* A bias behind a sum: on the first rank it is a term of the sum, on the others zeros are; nothing is sent. */
+    /* The node adds to the sum itself, which therefore cannot be redistributed. */
+    if (is != wanted && ls_op_adds_to(q->node->op, i)) return -1;
+    /* A bias that is added to a partial sum: the first rank adds it, the others add zeros; nothing is sent. */
     const bool bias = q->along->axis->kind == LS_AXIS_FEATURE && is_of_parameter(q, t);
     if (bias && is == LS_WHOLE && wanted == LS_PARTIAL) return 0;
     return times_from(q, decided, t, wanted);
@@ -132,7 +134,7 @@ static double bytes_of(const ls_tensor_info *info) {
     return (double)ls_shape_elements(&info->shape) * (double)ls_dtype_bytes(info->dtype);
 }
 
-/* Of a parameter that an option wants whole: its own and its state, or its own where ranks have parts of it. */
+/* Bytes of a parameter that an option wants whole: with its state, or without if ranks already have parts of it. */
 static double memory_of(const ls_question *q, const ls_decided *decided, int i, ls_along_placement wanted) {
     const ls_tensor_info *info = info_of(q, q->node->in[i]);
     const ls_along_placement is = decided->at[q->node->in[i].id];
@@ -142,8 +144,8 @@ static double memory_of(const ls_question *q, const ls_decided *decided, int i, 
 }
 
 /*
- * Of an exchange: rows go there and come back, each once. A rank has its part of the tokens alone, and that is less
- * than what is gathered or added up, which are priced as the whole.
+ * Bytes of an exchange: rows are sent and come back, once each. Since a rank has only its part of the tokens, this is
+ * less than for tensors that are gathered or added, whose price is that of the whole tensor.
  */
 static double exchange_of(const ls_question *q) {
     double bytes = 0;

@@ -1,8 +1,8 @@
 /*
- * Chooses an option of every node of a graph by dynamic programming, node after node. The state is what has been
- * decided of the tensors that later nodes read. Of choices with the same state only the cheapest is continued; if more
- * are left than WORK allows, only the cheapest of these are (a beam search). A graph of few nodes or few branches is
- * searched completely.
+ * Chooses an option for every node of a graph by dynamic programming, node after node. The state is the set of
+ * placements of the tensors that later nodes read. Of choices with the same state only the cheapest is continued. If
+ * more remain than WORK allows, only the cheapest are continued (a beam search); a graph with few nodes or few branches
+ * is searched completely.
  */
 #include "compile/shard/shard.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    WORK = 1 << 14, /* choices that are continued, times nodes */
+    WORK = 1 << 14, /* limit of continued choices, times nodes */
     LEAST = 4,
     MOST = 512,
     TOUCHED = 2 * LS_NODE_INPUTS + LS_NODE_OUTPUTS
@@ -19,9 +19,9 @@ enum {
 /* --- what is decided ---------------------------------------------------------------------------------------------- */
 
 /*
- * Along axes of the batch and the sequence a gradient sum is a partial sum, added up over the ranks at the end. Along
- * axes of features a parameter is open: its first reader says how it is cut, or that it is whole. Its gradient is then
- * cut in the same way; that of a whole parameter may be a partial sum or whole (LS_OPEN_SUM).
+ * Along axes of the batch and the sequence a gradient is a partial sum, which is added over the ranks at the end. Along
+ * feature axes a parameter is open: its first reader decides whether and how it is cut. Its gradient is then cut in the
+ * same way; the gradient of a whole parameter may be a partial sum or whole (LS_OPEN_SUM).
  */
 static ls_along_placement leaf_placement(const ls_along *l, const ls_tensor_info *t) {
     if (t->role == LS_ROLE_VALUE) return LS_WHOLE;
@@ -58,7 +58,7 @@ void ls_decided_meet(const ls_along *l, int n, ls_decided *d) {
     }
 }
 
-/* Notes that a reader wanted the tensor in this placement. */
+/* Notes that a reader wants the tensor in this placement. */
 static void note_made(const ls_question *q, ls_tensor t, ls_along_placement wanted, ls_decided *d) {
     if (q->along->axis->kind != LS_AXIS_FEATURE || wanted < LS_WHOLE || wanted == d->at[t.id]) return;
     const bool backward = ls_is_backward(q->along->graph, (int)(q->node - q->along->graph->nodes));
@@ -82,7 +82,7 @@ void ls_decided_note(const ls_question *q, ls_spread_option option, ls_decided *
 
 /* --- node by node ------------------------------------------------------------------------------------------------- */
 
-/* The error when no option applies: it names the input that rules out the option which fits the most inputs. */
+/* The error if no option applies: of the option that fits the most inputs, it names the input that does not fit. */
 static ls_status refuse(const ls_question *q, const ls_decided *d, ls_spread_option nearest, int i) {
     const ls_tensor t = q->node->in[i];
     const ls_along_placement is = d->at[t.id], wanted = ls_option_input(q, nearest, i);
@@ -136,15 +136,15 @@ ls_status ls_spread_node_by_node(const ls_along *l, const ls_decided *begin, ls_
 
 /* --- over the graph ----------------------------------------------------------------------------------------------- */
 
-/* Options of the first nodes: what they decide, what they cost, and the last of them in `steps`. */
+/* Options chosen for the first nodes: their decisions, their price, and the last of them in `steps`. */
 typedef struct choice {
     double price;
-    uint64_t open; /* what is decided of tensors that are still to be read, as a hash */
+    uint64_t open; /* hash of the placements of tensors that will still be read */
     int step;
     ls_decided decided;
 } choice;
 
-/* A choice with an option of the next node. */
+/* A choice extended by an option of the next node. */
 typedef struct candidate {
     double price;
     uint64_t open;
@@ -154,16 +154,16 @@ typedef struct candidate {
 
 typedef struct step {
     ls_spread_option option;
-    int before; /* -1: none */
+    int before; /* index of the previous step; -1: none */
 } step;
 
 typedef struct search {
     const ls_along *along;
-    int *last; /* by tensor: the last node that asks what it is; -1: none */
-    int width; /* most choices that are continued */
+    int *last; /* by tensor: the last node that depends on its placement; -1: none */
+    int width; /* the largest number of choices that are continued */
     choice *now, *next;
     int n_now;
-    double bound; /* the price node by node: dearer choices are dropped, since prices only grow */
+    double bound; /* the node-by-node price: choices above it are dropped, since prices only grow */
     candidate *candidates;
     step *steps;
     int n_steps;
@@ -190,7 +190,7 @@ static uint64_t hash_of(const ls_decided *d, int t) {
     return mixed(((uint64_t)t << 16 | (uint64_t)(d->at[t] - LS_OPEN_SUM) << 8 | d->made[t]) + 1);
 }
 
-/* Of the tensor that was gathered last, if later nodes read it: they need not gather it again. */
+/* Hash of the last gathered tensor if later nodes read it, since they need not gather it again. */
 static uint64_t hash_of_gathered(const search *s, const ls_decided *d, int n) {
     return s->last[d->gathered] > n ? mixed(~(uint64_t)d->gathered) : 0;
 }
@@ -208,7 +208,7 @@ static int touched_by(const ls_along *l, const ls_node *node, int list[TOUCHED])
     return n;
 }
 
-/* Appends the candidates that continue a choice with an option of node n. */
+/* Appends the candidates that extend a choice by an option of node n. */
 static int extend(search *s, const ls_question *q, int n, int from, int n_candidates) {
     const ls_along *l = s->along;
     choice *c = &s->now[from];
@@ -221,7 +221,7 @@ static int extend(search *s, const ls_question *q, int n, int from, int n_candid
         made[k] = c->decided.made[list[k]];
     }
     const int gathered = c->decided.gathered;
-    uint64_t before = c->open ^ hash_of_gathered(s, &c->decided, n - 1); /* without what the node touches */
+    uint64_t before = c->open ^ hash_of_gathered(s, &c->decided, n - 1); /* without the touched tensors */
     for (int k = 0; k < touched; k++) before ^= s->last[list[k]] >= n ? hash_of(&c->decided, list[k]) : 0;
     for (int o = 0; o < q->n; o++) {
         int misfit;
@@ -250,7 +250,7 @@ static int by_price(const void *x, const void *y) {
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* The cheapest candidates become the choices; of those with the same state only the cheapest one. */
+/* The cheapest candidates become the choices; of those with the same state only the cheapest. */
 static void go_on(search *s, const ls_question *q, int n, int n_candidates) {
     const ls_along *l = s->along;
     qsort(s->candidates, (size_t)n_candidates, sizeof *s->candidates, by_price);
@@ -296,7 +296,7 @@ static void begin(search *s, const ls_along *l, const ls_decided *decided, ls_ar
 ls_status ls_spread_search(const ls_along *l, const ls_decided *decided, ls_arena *scratch, ls_spread_option *option,
                            double *price) {
     LS_TRY(ls_spread_node_by_node(l, decided, scratch, option, price));
-    if (*price == 0) return ls_ok(); /* there is nothing to gain */
+    if (*price == 0) return ls_ok(); /* it cannot be less */
     const double rounding = 1e-9;
     search s = {.bound = *price * (1 - rounding)};
     begin(&s, l, decided, scratch);

@@ -1,6 +1,6 @@
 /*
- * A placement of each tensor along each axis of the mesh, by the options that were chosen (search.c). Where a tensor is
- * something else than an option asks, a node that redistributes it is put between (redistribution.c).
+ * The placement of each tensor along each axis of the mesh, by the options that were chosen (search.c). Where an option
+ * needs a tensor in another placement, a redistribution node is added (redistribution.c).
  */
 #include "compile/shard/shard.h"
 
