@@ -1,4 +1,4 @@
-/* Blocks of numbers with a scale, to f32 and back: one row for each element type. */
+/* Conversion between blocks of numbers with a scale and f32: one row for each element type. */
 #include "kernel/blocks.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ static float scale_behind(const unsigned char *codes, int bytes) {
     return scale;
 }
 
-/* The largest absolute value; NaN where a number is one. */
+/* The largest absolute value; NaN if any number is not finite. */
 static float largest_of(const float *numbers) {
     float largest = 0;
     for (int i = 0; i < BLOCK; i++)
@@ -45,7 +45,7 @@ static float largest_of(const float *numbers) {
     return isinf(largest) ? NAN : largest;
 }
 
-/* 1/largest, of a block of zeros a number that makes zeros. */
+/* 1/largest; 0 for a block of zeros, whose scaled numbers are then 0. */
 static float inverse_of(float largest) { return largest > 0 ? 1 / fmaxf(largest, 1e-38f) : 0; }
 
 /* --- nf4 ---------------------------------------------------------------------------------------------------------- */
@@ -91,7 +91,10 @@ static void encode_int8(const float *numbers, unsigned char *block) {
 
 /* --- fp8 ---------------------------------------------------------------------------------------------------------- */
 
-/* 4 bits of exponent, of which 0 is subnormal, and 3 of fraction: those of an f32, too small by 2^120. */
+/*
+ * 4 bits of exponent, where 0 means subnormal, and 3 bits of fraction. Placed in an f32, the number is too small by
+ * 2^120.
+ */
 static float number_of_e4m3(unsigned char code) {
     const uint32_t bits = (uint32_t)(code & 0x7f) << 20;
     float x;
@@ -100,7 +103,7 @@ static float number_of_e4m3(unsigned char code) {
     return code & 0x80 ? -x : x;
 }
 
-/* |x| is 448 at most. Above the subnormals, rounding a fraction to 3 bits is rounding the bits of an f32. */
+/* |x| is at most 448. Above the subnormals, rounding a fraction to 3 bits is rounding the bits of an f32. */
 static unsigned char nearest_e4m3(float x) {
     const float size = fabsf(x);
     uint32_t bits;
@@ -141,7 +144,7 @@ static void decode_mxfp4(const unsigned char *block, float *numbers) {
 
 typedef struct block_type {
     void (*decode)(const unsigned char *block, float *numbers);
-    void (*encode)(const float *numbers, unsigned char *block); /* NULL: it is only read */
+    void (*encode)(const float *numbers, unsigned char *block); /* NULL: the type is only read */
 } block_type;
 
 static const block_type types[LS_DTYPES] = {

@@ -2,7 +2,8 @@
  * Checks a call against the operands of its contract (contracts.c), and answers what contracts say.
  *
  * An operand is "name TYPE[dims]".
- *   ?name    is optional, as are all behind it
+ *
+ *   ?name    is optional, as are all operands after it
  *   ~TYPE    may be strided outside the last dimension;  ~~TYPE anywhere; otherwise dense
  *   TYPE     T the kernel's element type, G its accumulator, X either, E either or i32, C either or f32, F any
  *            floating type, Q any type of blocks, or a type's name
@@ -22,7 +23,7 @@ typedef struct operand {
     int n; /* entries of dims */
     struct {
         char letter;  /* 0 for a number */
-        int64_t size; /* of a number */
+        int64_t size; /* if it is a number */
     } dims[LS_MAX_DIMS];
 } operand;
 

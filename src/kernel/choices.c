@@ -1,4 +1,4 @@
-/* Which rows are to be taken first, as text: "attention/bf16=own matmul/f32=cublaslt", or "table". */
+/* The preferred rows as text: "attention/bf16=own matmul/f32=cublaslt", or "table". */
 #include "kernel/kernel.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ static bool read_type(const char *name, ls_dtype *out) {
     return false;
 }
 
-/* false: it is not CONTRACT/TYPE=ROW, of a contract and a type that there are. */
+/* false: it is not of the form CONTRACT/TYPE=ROW with an existing contract and type. */
 static bool read_choice(const char *word, int length, ls_kernel_choice *out) {
     char text[80], contract[32], type[8];
     int end = 0;

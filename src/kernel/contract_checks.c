@@ -1,4 +1,4 @@
-/* What calls must fulfil beside the operands that their contracts list (contracts.c). */
+/* Conditions on calls besides the operands that their contracts list (contracts.c). */
 #include "kernel/kernel_impl.h"
 #include "kernel/rnn_cells.h"
 
@@ -23,7 +23,7 @@ ls_status ls_check_gated_norm(const ls_kernel_call *call) {
                     ls_kernel_view_text(x).text, ls_kernel_view_text(weight).text);
 }
 
-/* Calls whose operand `reach` and whose weight, or its gradient, are these. */
+/* Checks a call that has this operand `reach`, and this weight or gradient of a weight. */
 static ls_status check_taps(const char *name, const ls_kernel_call *call, int64_t out, const ls_view *weight,
                             const ls_view *reach) {
     const int64_t in = call->in[0].size[1], taps = ls_conv_taps(call->params, weight->size[0]);
@@ -95,7 +95,7 @@ ls_status ls_check_decode(const ls_kernel_call *call) {
                     (long long)numbers);
 }
 
-/* Whether each of so many query heads has its key head. */
+/* Checks that each of the query heads has its key head. */
 static ls_status check_heads(const ls_attention_params *p, int64_t query_heads, int64_t heads) {
     if (p->group < 1) return ls_error(LS_INVALID, "kernel attention: group is %d, expected at least 1", p->group);
     const int64_t first = p->first_q / p->group - p->first_kv;
@@ -180,7 +180,7 @@ static ls_status check_types(const char *name, const ls_kernel_call *call) {
 ls_status ls_check_reduce_max_grad(const ls_kernel_call *call) { return check_types("reduce_max_grad", call); }
 ls_status ls_check_take_along(const ls_kernel_call *call) { return check_types("take_along", call); }
 
-/* Of states of K numbers an element; terms: of a map, 0: the call has none. */
+/* K: numbers of an element's state; terms: those of a map, 0 if the call has none. */
 static ls_status check_states(const char *name, int64_t K, int64_t terms) {
     if (K < 1 || K > LS_RECURRENCE_STATES)
         return ls_error(LS_INVALID, "kernel %s: states of %lld numbers, expected 1 to %d", name, (long long)K,
@@ -200,7 +200,10 @@ ls_status ls_check_recurrence_follow(const ls_kernel_call *call) {
     return check_states("recurrence_follow", call->out[0].size[1], call->in[0].size[1]);
 }
 
-/* What the operands of a linear recurrence say by their last sizes: the kind of decay, and what there is. */
+/*
+ * Checks what the last sizes of a linear recurrence's operands say: the kind of decay, and which optional operands
+ * exist.
+ */
 static ls_status check_linear_recurrence(const ls_kernel_call *call, const char *name, const ls_view *k,
                                          const ls_view *decay) {
     const ls_linear_recurrence_params *p = call->params;

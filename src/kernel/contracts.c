@@ -1,8 +1,8 @@
 /*
  * The contracts: what every implementation of a kernel promises, one row each. A row has the operands in the notation
  * of check.c: T is the element type for which a kernel is registered (f32, f64, bf16), G = ls_dtype_accumulator(T). The
- * text above a row has what the row cannot say. An output that is read (reads, reads_too) is added to, unless that text
- * says otherwise; its view is among the outputs alone.
+ * comment above a row says what the row cannot. An output that is read (reads, reads_too) is added to, unless the
+ * comment says otherwise; its view is listed among the outputs only.
  */
 #include "kernel/kernel_impl.h"
 
@@ -17,7 +17,7 @@
 #define ATTENTION_INPUTS "q ~T[B,N,H,D] k ~T[B,K,J,D] v ~T[B,K,J,E] spans i32[B,N,W] kpos i32[K]"
 #define LINEAR_RECURRENCE_INPUTS "decay ~G[B,N,H,A] beta ~G[B,N,H,C] places ~i32[B,N,X]"
 #define RNN_INPUTS "x ~T[B,N,H,X] weight T[H,W,D] bias T[H,C] places ~i32[B,N,F]"
-/* Params of calls that are measured. */
+/* params of the calls that are measured */
 static const ls_embedding_params embedding = {.padding = -1};
 static const ls_norm_params norm = {.epsilon = 1e-5};
 static const ls_gated_norm_params gated = {.epsilon = 1e-5};
@@ -29,20 +29,20 @@ static const ls_adamw_params adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e
 const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     [LS_KERNEL_NONE] = {.name = "none"},
     /*
-     * Ids among all rows of a table to ids among the rows part[0] .. part[0] + part[1] - 1 of it. Those of other rows,
+     * Turns ids among all rows of a table into ids among its rows part[0] .. part[0] + part[1] - 1. Ids of other rows,
      * and the padding id of params, become LS_ID_ELSEWHERE; ignored labels stay.
      */
     [LS_KERNEL_LOCAL_IDS] = {.name = "local_ids",
                              .in = "ids i32[n] part i32[2]",
                              .out = "local i32[n]",
                              .params = true},
-    /* y[i] = table[ids[i]]; of LS_ID_ELSEWHERE 0 */
+    /* y[i] = table[ids[i]]; 0 for LS_ID_ELSEWHERE */
     [LS_KERNEL_EMBEDDING] = {.name = "embedding",
                              .in = "ids i32[n] table T[V,E]",
                              .out = "y T[n,E]",
                              .table = IN(1),
                              .sample = {"ix", "x", false, NULL}},
-    /* dtable[ids[i]] += dy[i], but of LS_ID_ELSEWHERE. The row of the padding id in params does not change. */
+    /* dtable[ids[i]] += dy[i], except for LS_ID_ELSEWHERE. The row of the padding id in params does not change. */
     [LS_KERNEL_EMBEDDING_GRAD] = {.name = "embedding_grad",
                                   .in = "ids i32[n] dy T[n,E]",
                                   .out = "dtable G[V,E]",
@@ -51,20 +51,20 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                   .table = OUT(0),
                                   .sample = {"ix", "g", false, &embedding}},
     /*
-     * rows become those of x whose id is not negative, in their order, as many as there is room for; numbers how many
-     * there are, also where that is more, then their ids, then LS_ID_ELSEWHERE.
+     * `rows` gets the rows of x whose id is not negative, in their order, as many as fit. `numbers` gets the number of
+     * such rows, even if not all fit, then their ids, then LS_ID_ELSEWHERE.
      */
     [LS_KERNEL_DEAL_ROWS] = {.name = "deal_rows",
                              .in = "ids i32[n] x T[n,E]",
                              .out = "numbers i32[M] rows T[R,E]",
                              .check = ls_check_deal_rows,
                              .counted = RESULT(1)},
-    /* y[i] becomes the next of the rows, for each i whose id is not negative; the others stay. */
+    /* y[i] becomes the next row of `rows`, for each i whose id is not negative; other y[i] do not change. */
     [LS_KERNEL_COLLECT_ROWS] = {.name = "collect_rows",
                                 .in = "ids i32[n] rows T[R,E]",
                                 .out = "y T[n,E]",
                                 .reads = RESULT(0)},
-    /* y[i] = x[i] * table[ids[i]]; of LS_ID_ELSEWHERE 0, whatever x is */
+    /* y[i] = x[i] * table[ids[i]]; 0 for LS_ID_ELSEWHERE, whatever x is */
     [LS_KERNEL_SCALE_ROWS] = {.name = "scale_rows",
                               .in = "ids i32[n] x T[n,E] table T[V,E]",
                               .out = "y T[n,E]",
@@ -79,8 +79,8 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                           .reads_too = ls_reads_of_matmul,
                           .cost = LS_COST_PRODUCT},
     /*
-     * The same with a B in blocks, of which each row is whole blocks (blocks.h); A is not transposed, and nothing is
-     * added to C. What B says is rounded to T.
+     * The same with a B in blocks, each of whose rows is a number of whole blocks (blocks.h); A is not transposed, and
+     * C is not added to. The decoded numbers of B are rounded to T.
      */
     [LS_KERNEL_MATMUL_BLOCKS] = {.name = "matmul_blocks",
                                  .in = "A T[a,I] B Q[R,J] ?bias T[N]",
@@ -88,7 +88,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                  .params = true,
                                  .check = ls_check_matmul_blocks,
                                  .cost = LS_COST_PRODUCT},
-    /* numbers = those of the blocks, rounded to T */
+    /* numbers = the decoded blocks, rounded to T */
     [LS_KERNEL_DECODE] = {.name = "decode", .in = "blocks Q[n]", .out = "numbers T[m]", .check = ls_check_decode},
     /* y += the sum of the rows of x */
     [LS_KERNEL_COLUMN_SUM] = {.name = "column_sum",
@@ -96,7 +96,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                               .out = "y G[N]",
                               .reads = RESULT(0),
                               .sample = {"x", "s", false, NULL}},
-    /* y = x[0] + x[1] + ..., added in this order, each sum rounded to G: what a chain of accumulate gives. */
+    /* y = x[0] + x[1] + ..., added in this order, each sum rounded to G, as by a chain of accumulate. */
     [LS_KERNEL_ADD_ROWS] = {.name = "add_rows", .in = "x G[N,M]", .out = "y G[M]"},
     /* y = x * rstd * (weight + offset), with the offset in params; rstd = 1 / sqrt(mean of x^2 + epsilon). */
     [LS_KERNEL_RMSNORM] = {.name = "rmsnorm",
@@ -145,14 +145,14 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                   .reads = RESULT(1),
                                   .over = {IN(0) | IN(4)},
                                   .sample = {"xwrrx", "xs", false, &norm}},
-    /* Of each position the cos of D/2 angles, then their sin. */
+    /* For each position: the cosines of D/2 angles, then their sines. */
     [LS_KERNEL_ROPE_TABLE] = {.name = "rope_table",
                               .in = "positions i32[n]",
                               .out = "table G[n,D]",
                               .params = true,
                               .check = ls_check_even_head,
                               .sample = {"i", "a", false, &rope}},
-    /* The pairs of each head by the angles of the table, or back if params say inverse. */
+    /* Rotates the pairs of each head by the angles of the table; in the other direction if params.inverse. */
     [LS_KERNEL_ROTATE] = {.name = "rotate",
                           .in = "x T[n,H,D] table G[n,D]",
                           .out = "y T[n,H,D]",
@@ -188,8 +188,8 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                    .over = {IN(0) | IN(1)},
                                    .sample = {"xx", "x", false, &gelu}},
     /*
-     * y[i] = sum over t of weight[t] * x[i + W-1 - t], or of weight[t] * x[i + t] if params.ahead; M = N + W-1. reach
-     * has last size 0, or 2: then t <= reach[i,0], or reach[i,1] if params.ahead. The weight of t is in row W-1 - t if
+     * y[i] = sum over t of weight[t] * x[i + W-1 - t], or of weight[t] * x[i + t] if params.ahead; M = N + W-1. reach:
+     * last size 0 (none), or 2: t <= reach[i,0], or reach[i,1] if params.ahead. The weight of t is row W-1 - t if
      * params.last_first. R = W + params.biased: a last row is added, unless params.ahead. Then silu, if params.silu.
      */
     [LS_KERNEL_CONV] = {.name = "conv",
@@ -197,13 +197,13 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                         .out = "y ~T[B,N,E]",
                         .params = true,
                         .check = ls_check_conv},
-    /* dz = dy times the slope of silu at z, which is what conv computes of the first operands without silu. */
+    /* dz = dy times the slope of silu at z; z is the result of conv with these operands and without silu. */
     [LS_KERNEL_CONV_SILU_GRAD] = {.name = "conv_silu_grad",
                                   .in = "x ~T[B,M,E] weight T[R,E] dy ~T[B,N,E] reach ~T[B,N,X]",
                                   .out = "dz ~T[B,N,E]",
                                   .params = true,
                                   .check = ls_check_conv_silu_grad},
-    /* dweight[t] += sum of dy[i] times the x that conv takes for it, over i that t reaches; a bias: of dy[i]. */
+    /* dweight[t] += sum of dy[i] times the x that conv gives to tap t, over the i that have tap t; bias: sum of dy. */
     [LS_KERNEL_CONV_DW] = {.name = "conv_dw",
                            .in = "x ~T[B,M,E] dy ~T[B,N,E] reach ~T[B,N,X]",
                            .out = "dweight G[R,E]",
@@ -211,22 +211,22 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                            .check = ls_check_conv_dw,
                            .reads = RESULT(0)},
     /*
-     * h[i] = gate[i] h[i-1] + x[i] from the state in front of the tokens, or h[i] = gate[i]^T h[i+1] + x[i] from the
-     * one behind them if params.backwards; each element e has a matrix [K,K], K at most LS_RECURRENCE_STATES, and a
-     * state [K]. The state is carried in G.
+     * h[i] = gate[i] h[i-1] + x[i], beginning with the state in front of the tokens; or, if params.backwards, h[i] =
+     * gate[i]^T h[i+1] + x[i], beginning with the state behind them. Each element e has a matrix [K,K], K at most
+     * LS_RECURRENCE_STATES, and a state [K]. The state is carried in G.
      */
     [LS_KERNEL_RECURRENCE] = {.name = "recurrence",
                               .in = "gate ~T[B,N,K,K,E] x ~T[B,N,K,E] start G[B,K,E]",
                               .out = "h ~T[B,N,K,E]",
                               .params = true,
                               .check = ls_check_recurrence},
-    /* What these tokens do to any state: it becomes the sum of state[k] * map[k] over k < K, and map[K], J = K + 1. */
+    /* The effect on any state: it becomes the sum over k < K of state[k] * map[k], plus map[K]; J = K + 1. */
     [LS_KERNEL_RECURRENCE_MAP] = {.name = "recurrence_map",
                                   .in = "gate ~T[B,N,K,K,E] x ~T[B,N,K,E]",
                                   .out = "map G[J,B,K,E]",
                                   .params = true,
                                   .check = ls_check_recurrence_map},
-    /* state = what the maps make of it one after the other, the last first if params.backwards. */
+    /* Applies the maps to `state` one after the other, the last one first if params.backwards. */
     [LS_KERNEL_RECURRENCE_FOLLOW] = {.name = "recurrence_follow",
                                      .in = "maps ~G[M,J,B,K,E]",
                                      .out = "state G[B,K,E]",
@@ -244,7 +244,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
     /* y = x times the factor in params; scale_by: times c */
     [LS_KERNEL_SCALE] = {.name = "scale", .in = "x T[n]", .out = "y T[n]", .params = true, .over = {IN(0)}},
     [LS_KERNEL_SCALE_BY] = {.name = "scale_by", .in = "x T[n] c G[1]", .out = "y T[n]", .over = {IN(0)}},
-    /* y = x + amplitude * noise_of(key[i], element) of kernel/noise.h; of a key 0 y = x */
+    /* y = x + amplitude * noise_of(key[i], element) of kernel/noise.h; with a key of 0, y = x */
     [LS_KERNEL_NOISE] = {.name = "noise", .in = "x T[n,E] key i32[n]", .out = "y T[n,E]", .params = true, .over = {1}},
     /* Registered for the type of x. */
     [LS_KERNEL_CAST] = {.name = "cast", .in = "x ~~T[n]", .out = "y ~~F[n]", .sample = {"x", "g", false, NULL}},
@@ -254,8 +254,8 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                  .out = "loss G[n] lse G[n]",
                                  .sample = {"vl", "kk", false, NULL}},
     /*
-     * Of a vocabulary in P parts: parts has the loss and the lse of each, as cross_entropy makes them of its logits.
-     * lse = log sum exp(lses), loss = lse - the sum of the parts' lse - loss, + z lse^2 of params; label -100: loss 0.
+     * For a vocabulary in P parts: `parts` has the loss and lse that cross_entropy makes of each part's logits. lse =
+     * log sum exp(lses), loss = lse - the sum of the parts' (lse - loss), + z lse^2 of params; label -100: loss 0.
      */
     [LS_KERNEL_CROSS_ENTROPY_MERGE] = {.name = "cross_entropy_merge",
                                        .in = "parts G[P,2,N] labels i32[N]",
@@ -266,15 +266,15 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                       .out = "dlogits T[n,V]",
                                       .over = {WIDER(0)},
                                       .sample = {"vlkk", "v", false, NULL}},
-    /* y += the sum of x; inner sum in f64. */
+    /* y += the sum of x; added in f64. */
     [LS_KERNEL_SUM] = {.name = "sum", .in = "x G[n]", .out = "y G[1]", .reads = RESULT(0)},
     /*
      * Query i of batch b sees key j if kpos[j] lies in one of its W/2 spans [lo, hi). kpos may be in any order; kernels
      * skip hidden keys best if it ascends. o is softmax(x) v, with the logit x = scale * q·k, or softcap * tanh(x /
      * softcap) if params have a softcap; lse = log sum exp(x).
-     * For a query that sees nothing, o is 0 and lse -inf. params.merge: o and lse are merged with what is there, the
-     * result of other keys. A query that sees an element of q, k or v that is not finite has an o and an lse that are
-     * not finite, except that a key with logit -inf has weight 0.
+     * For a query that sees nothing, o is 0 and lse -inf. params.merge: o and lse are merged with the contents of the
+     * outputs, which are the result of other keys. If a query sees an element of q, k or v that is not finite, its o
+     * and lse are not finite, except that a key with logit -inf has weight 0.
      */
     [LS_KERNEL_ATTENTION] = {.name = "attention",
                              .in = ATTENTION_INPUTS,
@@ -284,7 +284,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                              .reads_too = ls_reads_of_attention,
                              .minus_inf = RESULT(1),
                              .cost = LS_COST_ATTENTION},
-    /* Row j of the cache becomes the x at position kpos[j], if there is any. kpos ascends. */
+    /* Row j of the cache becomes the x whose position is kpos[j], if there is one. kpos ascends. */
     [LS_KERNEL_CACHE_WRITE] = {.name = "cache_write",
                                .in = "x T[B,M,H,D] positions i32[B,M] kpos i32[K]",
                                .out = "cache T[B,K,H,D]",
@@ -313,8 +313,8 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                    .sample = {"hh", "p", false, NULL}},
     /*
      * lse is that of all keys of the query, so P = exp(logit - lse) needs no merge; lse -inf gives P = 0. In f32 the
-     * relative error of P is |lse| * 1e-7. Beyond |lse| = 1e8 the kernels of cpu use P = 1 for logits that equal lse to
-     * a relative 1e-6, and P = 0 for lower ones. Params say which results are added to what is there.
+     * relative error of P is |lse| * 1e-7. If |lse| > 1e8, the kernels of cpu use P = 1 for logits that equal lse to a
+     * relative 1e-6, and P = 0 for lower logits. Params say which results are added to the contents of the outputs.
      */
     [LS_KERNEL_ATTENTION_GRAD] = {.name = "attention_grad",
                                   .in = ATTENTION_INPUTS " do ~T[B,N,H,E] lse ~G[B,H,N] delta ~G[B,H,N]",
@@ -324,14 +324,14 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                   .reads_too = ls_reads_of_attention_grad,
                                   .cost = LS_COST_ATTENTION_GRAD},
     /*
-     * The parts of attention, for a strategy that keeps the whole rows of scores (compile/attention/rsa.c). Query head
-     * h goes with key head j = (first_q + h)/group - first_kv, as in attention. attention_products       pairs = q·k
-     *   attention_softmax        weights = softmax of the logits of those pairs that the query sees, 0 of the others;
-     * lse attention_weighted       sum = the sum over keys of pairs * k; += if params.accumulate_dq
-     *   attention_weighted_back  sum = the sum over queries, and heads that go with j, of pairs * q
-     *   attention_softmax_grad   pairs: q·k, and then the gradient of it; weights: the gradient of the weight, and then
-     *                            exp(logit - lse), the weight itself
-     * Weights and gradients of 0 count for nothing, whatever they would be multiplied with.
+     * The parts of attention, for a strategy that keeps whole rows of scores (compile/attention/rsa.c). Query head h
+     * uses key head j = (first_q + h)/group - first_kv, as in attention.
+     *   products        pairs = q·k
+     *   softmax         weights = softmax of the logits of the pairs that the query sees, 0 for other pairs; and lse
+     *   weighted        sum = the sum over keys of pairs * k; += if params.accumulate_dq
+     *   weighted_back   sum = the sum over queries, and over the heads that use j, of pairs * q
+     *   softmax_grad    pairs: q·k becomes its gradient; weights: their gradient becomes exp(logit - lse), the weights
+     * A weight or a gradient of 0 contributes nothing, even if the other factor is not finite.
      */
     [LS_KERNEL_ATTENTION_PRODUCTS] = {.name = "attention_products",
                                       .in = "q ~T[B,N,H,D] k ~T[B,K,J,D]",
@@ -377,12 +377,12 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                         .minus_inf = RESULT(0),
                         .cost = LS_COST_COPY,
                         .sample = {"x", "x", false, NULL}},
-    /* y = x: from memory of the device to that of the host, and back */
+    /* y = x; offload: from memory of the device to memory of the host; fetch: back */
     [LS_KERNEL_OFFLOAD] =
         {.name = "offload", .in = "x T[n]", .out = "y T[n]", .minus_inf = RESULT(0), .cost = LS_COST_OFFLOAD},
     [LS_KERNEL_FETCH] =
         {.name = "fetch", .in = "x T[n]", .out = "y T[n]", .minus_inf = RESULT(0), .cost = LS_COST_FETCH},
-    /* y = zero bits, of any type */
+    /* y = 0: all bits are zero, for any type */
     [LS_KERNEL_FILL] = {.name = "fill", .in = "", .out = "y T[n]", .sample = {"", "x", false, NULL}},
     /* y += the sum of x^2, in f64. Registered for the type of the gradients. */
     [LS_KERNEL_SUM_SQUARES] = {.name = "sum_squares",
@@ -392,22 +392,21 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                .flops = 2,
                                .sample = {"g", "q", true, NULL}},
     /*
-     * words += the sum of x, or, if params say squares, of the sums of squares of each LS_FLAT_UNIT elements, which are
-     * rounded to f64. Nothing else is rounded, so the terms may be added in any order, and words to words.
+     * words += the sum of x; if params.squares, of the sum of squares of each unit of LS_FLAT_UNIT elements, rounded to
+     * f64. Nothing else is rounded, so terms may be added in any order, and words to words.
      */
     [LS_KERNEL_EXACT_SUM] =
         {.name = "exact_sum", .in = "x G[n]", .out = "words f64[69]", .params = true, .reads = RESULT(0), .flops = 2},
-    /* y[i] = the sum that words[i] hold, rounded */
+    /* y[i] = the sum that words[i] represent, rounded */
     [LS_KERNEL_EXACT_VALUE] = {.name = "exact_value", .in = "words f64[N,69]", .out = "y f64[N]"},
-    /* control: LS_CONTROL_... from the totals (LS_TOTAL_...) and what the host sets (LS_HYPER_...). */
+    /* control: LS_CONTROL_... from the totals (LS_TOTAL_...) and the values that the host sets (LS_HYPER_...). */
     [LS_KERNEL_STEP_CONTROL] = {.name = "step_control", .in = "totals f64[3] hyper f64[5]", .out = "control f64[6]"},
     /*
-     * One step of an optimiser; param becomes master. g is the gradient times the factor of clipping, lr the learning
-     * rate of the step times the rate of the settings, d their decay. The elements may belong to many parameters:
-     * group[i] is the row of settings (ls_update_settings) of unit i, which is LS_FLAT_UNIT elements. A unit with -1
-     * (frozen parameters, padding) keeps all its bytes; so does everything if control says so (LS_CONTROL_APPLY).
-     * master and param may be the same bytes. Registered for the type of param.
-     *
+     * One step of an optimiser; param becomes a copy of master. g is the gradient times the clipping factor, lr the
+     * learning rate of the step times that of the settings, d the decay of the settings. The elements may belong to
+     * many parameters: group[i] is the row of settings (ls_update_settings) of unit i, which is LS_FLAT_UNIT elements.
+     * A unit with -1 (frozen parameters, padding) keeps all its bytes; so does everything if control says so
+     * (LS_CONTROL_APPLY). master and param may be the same bytes. Registered for the type of param.
      * AdamW (Loshchilov, Hutter: decoupled weight decay, arXiv 1711.05101; bias-corrected):
      * m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, x -= lr (m' / (sqrt(v') + epsilon) + d x), with m'
      * and v' divided by the corrections of control.
@@ -421,7 +420,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                          .over = {0, 0, 0, OUT(0)},
                          .flops = 15,
                          .sample = {"gcuo", "gggx", false, &adamw}},
-    /* SGD with momentum (as PyTorch has it): h = g + d x, m = momentum m + h, x -= lr m, or lr (h + momentum m). */
+    /* SGD with momentum, as in PyTorch: h = g + d x, m = momentum m + h, x -= lr m; nesterov: lr (h + momentum m). */
     [LS_KERNEL_SGD] = {.name = "sgd",
                        .in = UPDATE_INPUTS,
                        .out = "master G[n] m G[n] param T[n]",
@@ -431,7 +430,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                        .over = {0, 0, OUT(0)},
                        .flops = 9},
     /*
-     * Lion (Chen et al., arXiv 2302.06675): x -= lr (sign(beta1 m + (1 - beta1) g) + d x), with sign 0 of 0; then
+     * Lion (Chen et al., arXiv 2302.06675): x -= lr (sign(beta1 m + (1 - beta1) g) + d x), where sign(0) = 0; then
      * m = beta2 m + (1 - beta2) g.
      */
     [LS_KERNEL_LION] = {.name = "lion",
@@ -450,7 +449,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                             .check = ls_check_update,
                             .reads = RESULT(0) | RESULT(1),
                             .flops = 5},
-    /* A step in a direction that is known: x -= lr (factor direction + d x). */
+    /* A step in a given direction: x -= lr (factor direction + d x). */
     [LS_KERNEL_DESCEND] = {.name = "descend",
                            .in = "direction T[n] control f64[6] group i32[u] settings f64[K,2]",
                            .out = "master G[n] param T[n]",
@@ -459,14 +458,14 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                            .reads = RESULT(0) | RESULT(1),
                            .over = {0, OUT(0)},
                            .flops = 5},
-    /* y = x / |x|, with the root of the sum of squares; 0 where that is below 1e-30. The sum is in f64. */
+    /* y = x / |x|, where |x| is the root of the sum of squares; 0 if |x| is below 1e-30. The sum is in f64. */
     [LS_KERNEL_NORMALIZE] = {.name = "normalize", .in = "x T[n]", .out = "y T[n]", .over = {IN(0)}, .flops = 3},
     /* y = a x + b y, with a and b in params */
     [LS_KERNEL_COMBINE] =
         {.name = "combine", .in = "x T[n]", .out = "y T[n]", .params = true, .reads = RESULT(0), .flops = 3},
     /*
-     * An expression of the elements that belong together (longspan/map.h). All operands have the sizes of the results;
-     * of an input strides of 0 repeat elements.
+     * An expression of corresponding elements (longspan/map.h). All operands have the sizes of the results; an input
+     * with a stride of 0 repeats its elements.
      */
     [LS_KERNEL_MAP] = {.name = "map",
                        .in = "x0 ~~E[n] ?x1 ~~E[n] ?x2 ~~E[n] ?x3 ~~E[n] ?x4 ~~E[n] ?x5 ~~E[n] ?x6 ~~E[n]",
@@ -476,38 +475,38 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                        .over = {ANY_INPUT, ANY_INPUT, ANY_INPUT, ANY_INPUT}},
     /* y[o,i] += the sum over r of x[o,r,i] */
     [LS_KERNEL_REDUCE] = {.name = "reduce", .in = "x X[O,R,I]", .out = "y G[O,I]", .reads = RESULT(0)},
-    /* y[o,i] = the largest x[o,r,i] over r; NaN if there is one */
+    /* y[o,i] = the largest x[o,r,i] over r; NaN if any is NaN */
     [LS_KERNEL_REDUCE_MAX] = {.name = "reduce_max", .in = "x X[O,R,I]", .out = "y G[O,I]", .minus_inf = RESULT(0)},
     /*
-     * dx[o,r,i] = dy[o,i] at the first r whose x[o,r,i] is the largest (or NaN, if there is one), and 0 elsewhere; if
-     * params say shared, at all of them the equal part of dy.
+     * dx[o,r,i] = dy[o,i] at the first r whose x[o,r,i] is the largest (or NaN, if any is NaN), and 0 elsewhere; if
+     * params.shared, all such r get an equal part of dy.
      */
     [LS_KERNEL_REDUCE_MAX_GRAD] = {.name = "reduce_max_grad",
                                    .in = "x X[O,R,I] dy G[O,I]",
                                    .out = "dx X[O,R,I]",
                                    .params = true,
                                    .check = ls_check_reduce_max_grad},
-    /* y = exp(x - largest) / sum of these, of each row */
+    /* y = exp(x - largest) / the sum of these, for each row */
     [LS_KERNEL_SOFTMAX] = {.name = "softmax", .in = "x X[n,K]", .out = "y T[n,K]", .over = {IN(0)}},
-    /* dx = y (dy - sum of y dy), of each row */
+    /* dx = y (dy - sum of y dy), for each row */
     [LS_KERNEL_SOFTMAX_GRAD] = {.name = "softmax_grad",
                                 .in = "y T[n,K] dy T[n,K]",
                                 .out = "dx X[n,K]",
                                 .over = {IN(0) | IN(1)}},
-    /* y[i,j] = x[i,ids[i,j]]; NaN where the id is none of 0..K-1 */
+    /* y[i,j] = x[i,ids[i,j]]; NaN if the id is not in 0..K-1 */
     [LS_KERNEL_TAKE_ALONG] = {.name = "take_along",
                               .in = "x X[n,K] ids i32[n,J]",
                               .out = "y X[n,J]",
                               .minus_inf = RESULT(0),
                               .check = ls_check_take_along},
-    /* dx[i,ids[i,j]] += dy[i,j], in the order of j; nothing where the id is none of 0..K-1 */
+    /* dx[i,ids[i,j]] += dy[i,j], in the order of j; nothing if the id is not in 0..K-1 */
     [LS_KERNEL_TAKE_ALONG_GRAD] = {.name = "take_along_grad",
                                    .in = "ids i32[n,J] dy X[n,J]",
                                    .out = "dx G[n,K]",
                                    .reads = RESULT(0)},
     /*
-     * The J largest of each row, the largest first, of equal ones that with the lowest index, and where they are. NaN
-     * counts as the largest.
+     * The J largest elements of each row, the largest first, and their indices; of equal elements the one with the
+     * lowest index comes first. NaN counts as the largest.
      */
     [LS_KERNEL_TOPK] = {.name = "topk",
                         .in = "x X[n,K]",
@@ -521,13 +520,13 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                             .params = true,
                             .reads_too = ls_reads_of_contract},
     /*
-     * A state S[D,E] for each head h of values goes from token to token; key head h / (H/K) gives q and k:
-     *   S = Diag(exp(decay)) S'              S': the state before; 0 where places are 0
+     * Each value head h has a state S[D,E] that goes from token to token; key head h / (H/K) gives q and k:
+     *   S = Diag(exp(decay)) S'              S': the state before; 0 if the token's place is 0
      *   S = S + beta k (v - k S)^T           if params.delta; otherwise S = S + beta k v^T
      *   o = q S                              of the new state
-     * decay has last size 0 (none), 1 (one a head) or D (one for each element of a key); beta has last size 0 (1) or 1;
-     * places have last size 0 (none) or 1. `state` is that in front of the tokens and becomes that behind them, in G,
-     * as is all that is carried. unmasked: o = q S of the given state, which stays.
+     * Last sizes: decay 0 (none), 1 (one per head) or D (one per element of a key), beta 0 (beta = 1) or 1, places 0
+     * (none) or 1. `state` is in G, as is all that is carried; in, it is in front of the tokens, out, behind them.
+     * unmasked: o = q S of the given state, which does not change.
      */
     [LS_KERNEL_LINEAR_RECURRENCE] = {.name = "linear_recurrence",
                                      .in = "q ~T[B,N,K,D] k ~T[B,N,K,D] v ~T[B,N,H,E] " LINEAR_RECURRENCE_INPUTS,
@@ -537,8 +536,8 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                      .reads = RESULT(1),
                                      .cost = LS_COST_RECURRENCE},
     /*
-     * Its gradient, of the state in front of the tokens. dstate is the gradient of the state behind them, and becomes
-     * that of the state in front of them. unmasked: `state` and dstate are those of all tokens, and stay.
+     * The gradient. `state`: in front of the tokens. dstate: in, the gradient of the state behind them; out, of the
+     * state in front of them. unmasked: `state` and dstate are those of all tokens, and do not change.
      */
     [LS_KERNEL_LINEAR_RECURRENCE_GRAD] = {.name = "linear_recurrence_grad",
                                           .in = "q ~T[B,N,K,D] k ~T[B,N,K,D] v ~T[B,N,H,E] " LINEAR_RECURRENCE_INPUTS
@@ -550,8 +549,8 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                           .reads = RESULT(5),
                                           .cost = LS_COST_RECURRENCE_GRAD},
     /*
-     * What these tokens do to any state: S becomes M S + U. A map is U[D,E], then M: a matrix [D,D] if params.delta,
-     * otherwise its diagonal, of D elements where the decay has so many, or 1 for all.
+     * The effect of these tokens on any state: S becomes M S + U. A map is U[D,E], then M: a matrix [D,D] if
+     * params.delta, otherwise its diagonal, of D elements if the decay has D, or a single one for all.
      */
     [LS_KERNEL_LINEAR_RECURRENCE_MAP] = {.name = "linear_recurrence_map",
                                          .in = "k ~T[B,N,K,D] v ~T[B,N,H,E] " LINEAR_RECURRENCE_INPUTS,
@@ -559,7 +558,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                          .params = true,
                                          .check = ls_check_linear_recurrence_map,
                                          .cost = LS_COST_RECURRENCE},
-    /* What they do to the gradient of a state behind them: it becomes M^T dS + U, with the M of their map. */
+    /* Their effect on the gradient of a state behind them: dS becomes M^T dS + U, with the M of their map. */
     [LS_KERNEL_LINEAR_RECURRENCE_BACK] = {.name = "linear_recurrence_back",
                                           .in =
                                               "q ~T[B,N,K,D] k ~T[B,N,K,D] " LINEAR_RECURRENCE_INPUTS " do ~T[B,N,H,E]",
@@ -567,7 +566,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                           .params = true,
                                           .check = ls_check_linear_recurrence_back,
                                           .cost = LS_COST_RECURRENCE},
-    /* state = what the maps make of it, one after the other; with M^T for M if params.transposed. */
+    /* Applies the maps to `state` one after the other; with M^T instead of M if params.transposed. */
     [LS_KERNEL_LINEAR_RECURRENCE_FOLLOW] = {.name = "linear_recurrence_follow",
                                             .in = "maps ~G[M,B,H,Z]",
                                             .out = "state G[B,H,D,E]",
@@ -576,10 +575,11 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                                             .reads = RESULT(0),
                                             .cost = LS_COST_RECURRENCE},
     /*
-     * A recurrent cell a head (longspan/rnn.h). Gates lie one behind the other in x, X = gates D, and in the weight, W
-     * = X; that of a diagonal cell has its numbers. bias: C = W or 0. places: F = 0 or 1; in front of place 0 the state
-     * is 0. `state`, Z = states D of which the first are y, becomes that behind the tokens. If params.ends, places are
-     * how far tokens are behind the last that counts, less 1: those of 0 and more leave the state as it is.
+     * One recurrent cell per head (longspan/rnn.h). x has the gates one after the other, X = gates D, as has the
+     * weight, W = X; a diagonal cell's weight has its numbers. bias: C = W or 0. places: F = 0 or 1; in front of a
+     * token with place 0 the state is 0. `state`, Z = states D, begins with y; in, it is in front of the tokens, out,
+     * behind them. params.ends: places are distances behind the last token that counts, minus 1; from 0 on the state
+     * does not change.
      */
     [LS_KERNEL_RNN] = {.name = "rnn",
                        .in = RNN_INPUTS,
@@ -588,7 +588,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                        .check = ls_check_rnn,
                        .reads = RESULT(1),
                        .cost = LS_COST_PRODUCT},
-    /* Its gradient. dstate is that of the state behind the tokens, and becomes that of `front`, in front of them. */
+    /* The gradient. dstate: in, that of the state behind the tokens; out, that of `front`, the state before them. */
     [LS_KERNEL_RNN_GRAD] = {.name = "rnn_grad",
                             .in = RNN_INPUTS " y ~T[B,N,H,D] dy ~T[B,N,H,D] front G[B,H,Z]",
                             .out = "dx ~T[B,N,H,X] dweight G[H,W,D] dbias G[H,C] dstate G[B,H,Z]",

@@ -1,4 +1,4 @@
-/* Loads the plug-in of kernels for CUDA, when the first of them is asked for. */
+/* Loads the plug-in of kernels for CUDA, when the first of them is needed. */
 #include "kernel/cuda/plugin.h"
 
 #include <dlfcn.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What loading came to. Written once, under `once`. */
+/* The result of loading. Written once, under `once`. */
 static struct {
     ls_status status;
     const ls_cuda_plugin *plugin;
@@ -61,7 +61,7 @@ ls_status ls_kernel_libraries_text(char out[LS_KERNEL_LIBRARIES_ROOM]) {
     return ls_ok();
 }
 
-/* What the environment demands of the libraries. */
+/* Checks what the environment demands of the libraries. */
 static ls_status check_libraries(const ls_cuda_plugin *plugin) {
     const char *const setting = getenv(libraries_name);
     ls_library_facts facts;

@@ -1,7 +1,7 @@
 /*
- * Expressions of maps (longspan/map.h): what every implementation of the kernel needs of one before it computes
- * anything. Slots are assigned in one pass over the steps, each value's as soon as the last step that reads it is past
- * (Poletto, Sarkar 1999).
+ * Expressions of maps (longspan/map.h): what every implementation of the kernel needs before it computes. Slots are
+ * assigned in one pass over the steps; a slot is free again after the last step that reads its value (Poletto, Sarkar
+ * 1999).
  */
 #include "kernel/kernel_impl.h"
 
@@ -94,7 +94,7 @@ void ls_map_shape_of(const ls_kernel_call *call, ls_map_shape *out) {
     const int operands = call->n_in + call->n_out;
     for (int d = 0; d < all->ndim; d++) {
         if (all->size[d] == 1) continue;
-        bool joins = out->ndim > 0; /* with the dimension before it */
+        bool joins = out->ndim > 0; /* whether it merges with the dimension before it */
         for (int i = 0; i < operands; i++) {
             const ls_view *view = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
             joins = joins && out->stride[i][out->ndim - 1] == view->stride[d] * view->size[d];

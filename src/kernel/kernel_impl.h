@@ -1,5 +1,5 @@
 /*
- * kernel: for the files of this folder, ref/ and cpu/: the tables of the registry, and the check of a call against its
+ * kernel, for the files of this folder, ref/ and cpu/: the tables of the registry, and the check of a call against its
  * contract.
  */
 #ifndef LS_KERNEL_IMPL_H
@@ -15,8 +15,8 @@
 LS_MUST_USE ls_status ls_kernel_check(ls_kernel_id id, ls_dtype T, const ls_kernel_call *call);
 
 /*
- * The first `most` of those that fit from n tables (each ends with NULL), whatever this processor has, as
- * ls_kernel_find_rows orders them. Returns how many there are.
+ * The kernels that fit from n tables (each ends with NULL), whatever this processor has, in the order of
+ * ls_kernel_find_rows; at most `most` of them. Returns how many there are.
  */
 int ls_kernel_rank(const ls_kernel *const *const *from, size_t n, const ls_kernel_request *request, int most,
                    const ls_kernel **out);
@@ -28,7 +28,7 @@ static inline const ls_kernel *ls_kernel_choose(const ls_kernel *const *const *t
     return ls_kernel_rank(tables, n, request, 1, &found) > 0 ? found : NULL;
 }
 
-/* What the rows of contracts.c say in `check` (contract_checks.c). */
+/* The functions for `check` in the rows of contracts.c (contract_checks.c). */
 ls_status ls_check_activation(const ls_kernel_call *call);
 ls_status ls_check_conv(const ls_kernel_call *call);
 ls_status ls_check_conv_silu_grad(const ls_kernel_call *call);
@@ -59,7 +59,7 @@ ls_status ls_check_linear_recurrence_follow(const ls_kernel_call *call);
 ls_status ls_check_rnn(const ls_kernel_call *call);
 ls_status ls_check_rnn_grad(const ls_kernel_call *call);
 
-/* And in `reads_too`. */
+/* Those for `reads_too`. */
 unsigned ls_reads_of_matmul(const void *params);
 unsigned ls_reads_of_contract(const void *params);
 unsigned ls_reads_of_attention(const void *params);
@@ -72,7 +72,10 @@ typedef struct ls_view_text {
 } ls_view_text;
 ls_view_text ls_kernel_view_text(const ls_view *view);
 
-/* A step whose operands and result are slots: places of values that are reused as soon as nothing reads them. */
+/*
+ * A step whose operands and result are slots: numbered memory that is reused as soon as nothing reads its value any
+ * more.
+ */
 typedef struct ls_map_slot_step {
     ls_map_code code;
     int16_t to, a, b, c;
@@ -80,7 +83,7 @@ typedef struct ls_map_slot_step {
 } ls_map_slot_step;
 
 /*
- * An expression as a kernel executes it. Slot i is input i where i is less than the number of inputs; these are never
+ * An expression as a kernel executes it. Slots below the number of inputs are the inputs themselves, which are never
  * written.
  */
 typedef struct ls_map_program {
@@ -92,9 +95,9 @@ typedef struct ls_map_program {
 void ls_map_assign_slots(const ls_map_params *params, ls_map_program *out);
 
 /*
- * The elements of a map's results, in their order, as runs along the last of `ndim` dimensions; each of the others
- * holds one stride for every operand (inputs, then results) of which 0 repeats elements. Dimensions that no operand
- * tells apart are one.
+ * The elements of a map's results, in their order, as runs along the last of `ndim` dimensions. Each other dimension
+ * has one stride for every operand (inputs, then results), where 0 repeats elements. Neighbouring dimensions are merged
+ * if all operands allow it.
  */
 typedef struct ls_map_shape {
     int ndim;

@@ -1,7 +1,7 @@
 /*
- * The random numbers of the kernel noise, for all of its implementations: a function of a token's key and the number of
- * an element, by the finaliser of MurmurHash3 (Appleby). NOISE_FUNCTION is what stands before a function: static
- * inline, for a device, ..
+ * The random numbers of the kernel noise, for all of its implementations: a function of a token's key and an element's
+ * index, by the finaliser of MurmurHash3 (Appleby). NOISE_FUNCTION: the specifiers of a function, such as static
+ * inline, or those for a device.
  */
 #ifndef LS_KERNEL_NOISE_H
 #define LS_KERNEL_NOISE_H

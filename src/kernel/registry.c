@@ -39,7 +39,7 @@ static bool fits(const ls_kernel *kernel, const ls_kernel_request *r) {
            (kernel->supports == NULL || r->call == NULL || kernel->supports(r->call));
 }
 
-/* Names of one kind of rows are one text. */
+/* By text: equal names in different files may be different pointers. */
 static bool has_row(const ls_kernel *kernel, const char *row) { return strcmp(ls_kernel_row(kernel), row) == 0; }
 
 static bool is_chosen(const ls_kernel *kernel, const ls_kernel_choices *choices) {
@@ -57,14 +57,14 @@ static bool is_better(const ls_kernel *kernel, const ls_kernel *other, const ls_
     return __builtin_popcount(kernel->needs) >= __builtin_popcount(other->needs);
 }
 
-/* named: another one of the name counts, too. */
+/* named: a kernel with the same name counts too. */
 static bool is_among(const ls_kernel *kernel, const ls_kernel *const *rows, int n, bool named) {
     for (int i = 0; i < n; i++)
         if (kernel == rows[i] || (named && has_row(kernel, ls_kernel_row(rows[i])))) return true;
     return false;
 }
 
-/* named: of several of one name the first alone. */
+/* named: of several kernels with one name only the first. */
 static int rank(const ls_kernel *const *const *from, size_t n, const ls_kernel_request *request, bool named, int most,
                 const ls_kernel **out) {
     int found = 0;
@@ -124,7 +124,7 @@ ls_status ls_kernel_find_rows(const ls_kernel_request *request, const ls_kernel 
 }
 
 const ls_kernel *ls_kernel_next(const ls_kernel_request *request, const ls_kernel *kernel) {
-    enum { MOST = 16 }; /* of a contract and a type */
+    enum { MOST = 16 }; /* for one contract and type */
     const ls_kernel *rows[MOST];
     int n = 0, at = 0;
     if (find(request, false, MOST, rows, &n).code != LS_OK) return NULL;

@@ -1,20 +1,25 @@
 /*
  * The arithmetic of recurrent cells (longspan/rnn.h), one element of a head at a time, for all implementations of the
- * kernels rnn: one row each. Before it is included these are defined:
+ * kernels rnn: one row per cell. A file that includes this one defines before:
+ *
  *   cell_real                a number, or a vector of numbers
- *   CELL_FUNCTION            what stands before a function: static inline, for a device, ..
+ *   CELL_FUNCTION            the specifiers of a function, such as static inline, or those for a device
  *   cell_sigmoid(x), cell_tanh(x), cell_exp(x), cell_log_sigmoid(x), cell_max(a, b)
  *   cell_zero                0
- *   cell_if_zero(x, a, b)    a where x is 0, b elsewhere
+ *   cell_if_zero(x, a, b)    a if x is 0, else b
  *
- * step: x[gates] and w of a token; before[states] is what the token before left, of which 0 is y; `after` is what this
- * one leaves. w is R y + b of each gate, or, of a diagonal cell, the element's own numbers.
- * back: the gradients of x, w and `before` from those of `after`; of `before`, without what goes through w = R y + b.
+ * step: x[gates] and w belong to the token; before[states] is the state after the previous token, of which element 0 is
+ * y; `after` is the state after this token. w is R y + b of each gate, or, in a diagonal cell, the element's own
+ * weights. back: the gradients of x, w and `before` from the gradient of `after`; that of `before` without the part
+ * that goes through w = R y + b.
  */
 #ifndef LS_KERNEL_RNN_CELLS_H
 #define LS_KERNEL_RNN_CELLS_H
 
-/* X(kind, name, gates, states, numbers): the numbers w of an element of a diagonal cell; 0: matrices R and biases. */
+/*
+ * X(kind, name, gates, states, numbers). numbers: how many weights w an element of a diagonal cell has; 0: the cell has
+ * matrices R and biases.
+ */
 #define LS_RNN_CELLS(X)      \
     X(ELMAN, elman, 1, 1, 0) \
     X(LSTM, lstm, 4, 2, 0)   \
@@ -82,8 +87,8 @@ CELL_FUNCTION void gru_back(cell_given x, cell_given w, cell_given before, cell_
 }
 
 /*
- * after: y, c, n, m. Results depend on c / n alone and so not on m, whose gradient is left out everywhere. n is at
- * least 1: what m is the exponent of adds 1 to it, or keeps what it was.
+ * after: y, c, n, m. Results depend only on c / n, and so not on m, whose gradient is left out everywhere. n is at
+ * least 1: the larger of the two exponents is m, so either `written` is 1, or n keeps its former value.
  */
 CELL_FUNCTION void slstm_step(cell_given x, cell_given w, cell_given before, cell_real *after) {
     const cell_real i = x[0] + w[0], kept = cell_log_sigmoid(x[1] + w[1]) + before[3],

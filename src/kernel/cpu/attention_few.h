@@ -7,8 +7,8 @@
  *       S = q K^T, V_LANES products at a time;  m, l, P = softmax so far;  o = decay o + P V
  *   then o, lse of each row from those of all stretches, in order
  *
- * The stretches depend only on the number of keys, so threads change no bit. A row is a query of a query head; the rows
- * of a KV head share the loads of its keys. Arithmetic is in f32 for every element type.
+ * The stretches depend only on the number of keys, so the number of threads changes no bit. A row is a query of a query
+ * head; the rows of a KV head share the loads of its keys. Arithmetic is in f32 for every element type.
  */
 #ifndef LS_KERNEL_CPU_ATTENTION_FEW_H
 #define LS_KERNEL_CPU_ATTENTION_FEW_H
@@ -42,7 +42,8 @@ typedef struct few {
     float *q;                /* [B][rows][q_width]; rows of a KV head are adjacent */
     float *o;                /* [stretches][B][rows][width] */
     few_sums *sums;          /* [stretches][B][rows] */
-    float *joined, *ordered; /* [width] a row of o: merged from all stretches; the same in the order of E */
+    float *joined, *ordered; /* [width]: a row of o merged from all stretches, in the order of load_pair; the same in
+                                the order of E */
     few_scratch *scratch;
 } few;
 

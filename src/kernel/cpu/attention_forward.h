@@ -98,7 +98,7 @@ static void mask_row(float *s, const int32_t *kpos, int64_t keys, const int32_t 
 }
 
 /*
- * Writes o and lse of a row. sum: of P = 2^(score - m); from: the sum of P V. If params say merge, the result is merged
+ * Writes o and lse of a row. sum: of P = 2^(score - m); from: the sum of P V. If params.merge, the result is merged
  * into the outputs: out += (new - out) * weight of the new keys.
  */
 static void row_end(const ls_kernel_call *call, int64_t b, int64_t head, int64_t query, const float *from, float m,

@@ -46,9 +46,9 @@ typedef struct scratch scratch;
 /* How heads of one size are packed: those of q and k, or those of v and do. */
 typedef struct head_form {
     int64_t size;    /* elements of a head */
-    int64_t units;   /* of them, where they are summed over */
+    int64_t units;   /* of them as the inner dimension of a product */
     int64_t row;     /* the same in whole vectors: units of a packed row of queries */
-    columns columns; /* where they are not; on AMX whole panels */
+    columns columns; /* of them as the outer dimension of a product; on AMX whole panels */
 } head_form;
 
 static head_form form_of(int64_t size) {

@@ -1,8 +1,7 @@
 /*
- * attention_merge: merges a partial result (o, lse) of other keys into the one in out.
- * attention_sink: merges the partial result (0, sink) of a key that every query sees and whose value is 0.
- * attention_sink_grad: dsink -= sum over the queries of exp(sink - lse)*delta, in f64; each head is summed by one
- * thread.
+ * attention_merge: merges the partial result (o, lse) of other keys into the result in the outputs. attention_sink:
+ * merges the partial result (0, sink) of a key that every query sees and whose value is 0. attention_sink_grad: dsink
+ * -= sum over the queries of exp(sink - lse)*delta, in f64; each head is summed by one thread.
  */
 #include <math.h>
 

@@ -5,7 +5,7 @@
  *   step j:  S(j) = Q K(j)^T in tiles, and between its instructions
  *            S(j-1) is stored from tiles to memory, and P(j-2) = 2^(S(j-2) - m) is computed, summed and rounded
  *   then     S(j-1) is masked, and rows that have seen no key so far get its largest score as m
- *   at last  O += P V, for all blocks
+ *   finally  O += P V, for all blocks
  *
  * Scores somewhat above m are harmless, because f32 and bf16 reach to 2^127: only if the sum of a row is too large (or
  * NaN), m is computed anew and the strip repeated.
@@ -17,7 +17,7 @@
 
 enum { BLOCK = PANEL, BLOCK_UNITS = BLOCK * V_LANES }; /* a block of keys is a group */
 
-/* The place of 32 x 32 sums that are still in tiles; at NULL: the tiles hold none. */
+/* The destination of 32 x 32 sums that are still in tiles; at NULL: the tiles hold none. */
 typedef struct square {
     float *at;
     int64_t row;
@@ -44,8 +44,8 @@ typedef struct strip {
     int64_t key_group; /* first group of the key block */
     int start;         /* first group in that block that the strip sees */
     int blocks;        /* number of blocks of keys from there on */
-    float factor;      /* by which products become scores in units of log2 */
-    /* by which the scores of a settled block are still to be multiplied: factor, or 1 in a far strip */
+    float factor;      /* factor from products to scores in units of log2 */
+    /* remaining factor of the scores of a settled block: `factor`, or 1 in a far strip */
     float scale;
     bool all_have; /* each row has an m */
     bool far;      /* the m of some row is beyond FAR_SCORE, so settle_block multiplies scores by factor */

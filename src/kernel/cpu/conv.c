@@ -1,8 +1,8 @@
 /*
  * conv, conv_silu_grad and conv_dw: a short depth-wise convolution along tokens, in vectors over channels. The weight
- * is [W,E], so a tap is a contiguous row, and so is a bias behind them. Threads split the tokens, and the channels in
- * conv_dw, so that a sum over tokens is computed by one thread: in f32 over STRETCH tokens; these sums are added in
- * f64. With a reach, a token has no further taps.
+ * is [W,E], so a tap is a contiguous row, as is the bias after them. Threads divide the tokens; in conv_dw they divide
+ * the channels, so that one thread computes each sum over tokens: in f32 over STRETCH tokens, and these sums are added
+ * in f64. A reach limits the taps of each token.
  */
 #include "kernel/cpu/cpu_impl.h"
 #include "kernel/cpu/vmath.h"
@@ -12,21 +12,21 @@ V_INLINE element *token(const ls_view *v, int64_t b, int64_t i) {
     return (element *)v->data + b * v->stride[0] + i * v->stride[1];
 }
 
-/* The row of a weight that has tap t of W. */
+/* The row of a weight with W taps that has tap t. */
 V_INLINE int64_t row_of(const ls_kernel_call *call, int64_t t, int64_t W) {
     return ((const ls_conv_params *)call->params)->last_first ? W - 1 - t : t;
 }
 
-/* The taps that token i of batch b has, of W. */
+/* How many of W taps token i of batch b has. */
 V_INLINE int64_t taps_of(const ls_view *reach, bool ahead, int64_t b, int64_t i, int64_t W) {
     if (reach->size[2] == 0) return W;
     return ls_min(W, 1 + (int64_t)element_to_f32(token(reach, b, i)[ahead ? reach->stride[2] : 0]));
 }
 
-/* Taps of a token, and what is added to them. */
+/* The taps of one token, and the bias. */
 typedef struct convolved {
-    const element *weight, *bias, *first; /* tap 0 and its x; bias: NULL for none */
-    int64_t taps, row, step;              /* row, step: from one tap to the next, of the weight and of x */
+    const element *weight, *bias, *first; /* weight of tap 0, and the x that it multiplies; bias NULL: none */
+    int64_t taps, row, step;              /* row, step: distances from one tap to the next, in the weight and in x */
 } convolved;
 
 V_INLINE convolved convolved_of(const ls_kernel_call *call, const ls_view *reach, int64_t b, int64_t i) {
@@ -66,7 +66,7 @@ V_INLINE v_f32 silu_grad(v_f32 z, const element *dy, int64_t count) {
     return v_load(dy, count) * (s * (1.0f + z * (1.0f - s)));
 }
 
-/* Computes tokens, numbered over batch and sequence. dy: NULL if `f` reads none. */
+/* Computes tokens start .. end - 1, numbered over batch and sequence. dy: NULL if `f` does not read it. */
 V_INLINE void convolve(const ls_kernel_call *call, const ls_view *dy, const ls_view *reach, int64_t start, int64_t end,
                        finish f) {
     const ls_view *y = &call->out[0];

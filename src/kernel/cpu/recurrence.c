@@ -1,6 +1,6 @@
 /*
- * recurrence, recurrence_map and recurrence_follow, in vectors over elements. An element's states follow each other, so
- * threads split the elements; states are in f32.
+ * recurrence, recurrence_map and recurrence_follow, in vectors over elements. The states of an element depend on each
+ * other, so threads divide the elements; states are in f32.
  */
 #include "kernel/cpu/cpu_impl.h"
 
@@ -8,11 +8,11 @@ V_INLINE bool is_backwards(const ls_kernel_call *call) {
     return ((const ls_recurrence_params *)call->params)->backwards;
 }
 
-/* A block of elements of a call: their numbers of token n, tokens in the order in which states follow each other. */
+/* A vector of elements of a call: their numbers of token n, where n counts in the order of the steps. */
 typedef struct walk {
     const ls_view *gate, *x;
     int64_t b, e, count;
-    int row, column; /* dimensions of the gate: backwards its matrices are turned */
+    int row, column; /* dimensions of the gate; backwards its matrices are transposed */
     bool backwards;
 } walk;
 
@@ -28,7 +28,7 @@ V_INLINE element *token_at(const walk *w, const ls_view *v, int64_t n) {
     return (element *)v->data + w->b * v->stride[0] + (w->backwards ? v->size[1] - 1 - n : n) * v->stride[1] + w->e;
 }
 
-/* state = gate state + x, or without x. K and with_x must be constants where it is inlined. */
+/* state = gate state + x, or without x. K and with_x must be constants where this is inlined. */
 V_INLINE void step(const walk *w, int64_t n, int K, bool with_x, v_f32 *state) {
     const element *gate = token_at(w, w->gate, n), *x = token_at(w, w->x, n);
     const int64_t row = w->gate->stride[w->row], column = w->gate->stride[w->column];
@@ -87,7 +87,7 @@ V_INLINE void follow(const ls_kernel_call *call, int64_t block, int K) {
     for (int s = 0; s < K; s++) v_store_f32(out + s * E, now[s], count);
 }
 
-/* A part of the blocks, of a body for each size of states. */
+/* Defines a function over some of the blocks of elements, with a body for each size K of states. */
 #define PART(name, body, sizes, dim)                                              \
     static void name(const void *context, int part, int64_t start, int64_t end) { \
         (void)part;                                                               \

@@ -1,12 +1,12 @@
 /*
- * rnn: recurrent cells, token by token. Cells with matrices have all sequences of a head at once, so that the matrix is
- * read once a token: it stays in a cache near the core. Diagonal cells: rnn_strands.h.
+ * rnn: recurrent cells, token by token. Cells with matrices process all sequences of a head together, so that the
+ * matrix, which stays in a cache near the core, is read once per token. Diagonal cells: rnn_strands.h.
  */
 #include "kernel/cpu/rnn_strands.h"
 
 #include <string.h>
 
-/* What a head with matrices works with. */
+/* Memory of a head with matrices. */
 typedef struct rooms {
     float *panels, *states, *w;
 } rooms;
@@ -15,7 +15,7 @@ static int64_t room_of(const rnn_call *r) {
     return r->D * whole_panels(r->rows) + r->B * (r->size + whole_panels(r->rows));
 }
 
-/* State [states][D] of the call as [states][wide], and back. */
+/* Copies a state [states][D] of the call to [states][wide], and back. */
 static void load_state(const rnn_call *r, const float *from, float *to) {
     memset(to, 0, (size_t)r->size * sizeof *to);
     for (int s = 0; s < r->cell->states; s++) memcpy(to + s * r->wide, from + s * r->D, (size_t)r->D * sizeof *to);
@@ -27,7 +27,7 @@ static void store_state(const rnn_call *r, const float *from, float *to) {
 
 /* --- with matrices ------------------------------------------------------------------------------------------------ */
 
-/* Token n of a sequence, of w = R y: its state becomes that behind it. */
+/* Advances the state of a sequence by token n, from w = R y. */
 static void step_token(const rnn_call *r, int64_t b, int64_t n, int64_t h, const float *w, float *state) {
     const bool leaves = rnn_leaves_state(r, b, n);
     for (int64_t d = 0; d < r->D; d += V_LANES) {

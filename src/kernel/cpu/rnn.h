@@ -1,6 +1,6 @@
 /*
- * What the kernels of recurrent cells share: cells in vectors, the operands of a call, and products of a few rows with
- * a head's matrix. A head's states lie in f32, [sequences][states][wide], wide: its elements in whole vectors.
+ * Shared by the kernels of recurrent cells: cells in vectors, the operands of a call, and products of a few rows with a
+ * head's matrix. A head's states are in f32, [sequences][states][wide]; wide: D rounded up to whole vectors.
  */
 #ifndef LS_KERNEL_CPU_RNN_H
 #define LS_KERNEL_CPU_RNN_H
@@ -9,7 +9,7 @@
 #include "kernel/cpu/vmath.h"
 #include "kernel/rnn_cells.h"
 
-/* log(1 + u) for u = exp(-|x|) by the series of 2 artanh(u / (2 + u)), whose argument is at most 1/3. */
+/* log(1 + u) for u = exp(-|x|), by the series of 2 artanh(u / (2 + u)), whose argument is at most 1/3. */
 V_INLINE v_f32 v_log_sigmoid(v_f32 x) {
     const v_f32 u = v_exp(v_select(x < 0.0f, x, -x)), s = u / (2.0f + u), q = s * s;
     v_f32 p = q * (1.0f / 13) + 1.0f / 11;
@@ -46,11 +46,11 @@ static const rnn_cell rnn_cells[LS_RNN_KINDS] = {LS_RNN_CELLS(RNN_CELL)};
 typedef struct rnn_call {
     const rnn_cell *cell;
     ls_rnn_kind kind;
-    bool ends; /* places are those of the params `ends` */
+    bool ends; /* places have the meaning of params.ends */
     const ls_view *x, *weight, *bias, *places, *y;
     int64_t B, N, H, D;
-    int64_t rows;       /* of the weight of a head */
-    int64_t wide, size; /* D in whole vectors; of a state: states · wide */
+    int64_t rows;       /* of a head's weight */
+    int64_t wide, size; /* wide: D rounded up to whole vectors; size of a state: states · wide */
 } rnn_call;
 
 V_INLINE int64_t whole_vectors(int64_t n) { return ls_ceil_div(n, V_LANES) * V_LANES; }
@@ -94,7 +94,7 @@ V_INLINE void rnn_load_x(const rnn_call *r, int64_t b, int64_t n, int64_t h, int
     for (int g = 0; g < r->cell->gates; g++) x[g] = v_load(at + g * r->D, r->D - d);
 }
 
-/* The numbers of elements d .. of a diagonal cell. */
+/* The weights of elements d .. of a diagonal cell. */
 V_INLINE void rnn_load_numbers(const rnn_call *r, int64_t h, int64_t d, v_f32 *w) {
     const element *at = (const element *)r->weight->data + h * r->rows * r->D + d;
     for (int i = 0; i < r->cell->numbers; i++) w[i] = v_load(at + i * r->D, r->D - d);
@@ -104,13 +104,13 @@ V_INLINE void rnn_load_numbers(const rnn_call *r, int64_t h, int64_t d, v_f32 *w
 
 enum {
     PANEL_VECTORS = V_REGISTERS == 32 ? 4 : 2,
-    PANEL = PANEL_VECTORS * V_LANES, /* columns of a matrix that lie together, by its rows */
+    PANEL = PANEL_VECTORS * V_LANES, /* columns of a matrix that are stored together, row by row */
     PANEL_ROWS = 4
 };
 
 V_INLINE int64_t whole_panels(int64_t columns) { return ls_ceil_div(columns, PANEL) * PANEL; }
 
-/* Element (k, c) of a matrix in panels, of `depth` rows. */
+/* Index of element (k, c) of a matrix of `depth` rows that is stored in panels. */
 V_INLINE int64_t in_panels(int64_t depth, int64_t k, int64_t c) { return (c / PANEL * depth + k) * PANEL + c % PANEL; }
 
 V_INLINE void panel_sums(int rows, const float *a, int64_t a_row, int64_t depth, const float *panel, float *out,
@@ -136,7 +136,7 @@ V_INLINE void panel_sums(int rows, const float *a, int64_t a_row, int64_t depth,
     }
 }
 
-/* out[i][c] += the sum over k of a[i][k] times row k of the matrix in panels, `columns` whole panels. */
+/* out[i][c] += the sum over k of a[i][k] times row k of the matrix in panels; columns: a multiple of PANEL. */
 static inline void add_products(int64_t n, const float *a, int64_t a_row, int64_t depth, const float *panels,
                                 int64_t columns, float *out, int64_t out_row) {
     for (int64_t c = 0; c < columns; c += PANEL) {
@@ -148,7 +148,7 @@ static inline void add_products(int64_t n, const float *a, int64_t a_row, int64_
     }
 }
 
-/* A head's R as w = R y needs it: [D][rows] in panels. */
+/* A head's R in the form for w = R y: [D][rows] in panels. */
 static inline void pack_for_rows(const rnn_call *r, int64_t h, float *panels) {
     const element *weight = (const element *)r->weight->data + h * r->rows * r->D;
     for (int64_t row = 0; row < whole_panels(r->rows); row++)
@@ -156,7 +156,7 @@ static inline void pack_for_rows(const rnn_call *r, int64_t h, float *panels) {
             panels[in_panels(r->D, d, row)] = row < r->rows ? element_to_f32(weight[row * r->D + d]) : 0.0f;
 }
 
-/* n rows w[rows in whole panels] become the biases. */
+/* Sets n rows w[rows rounded up to whole panels] to the biases. */
 static inline void begin_rows(const rnn_call *r, int64_t h, int64_t n, float *w) {
     const int64_t width = whole_panels(r->rows);
     for (int64_t i = 0; i < n; i++)
@@ -166,7 +166,7 @@ static inline void begin_rows(const rnn_call *r, int64_t h, int64_t n, float *w)
                                      : 0.0f;
 }
 
-/* The part of w that element d and those behind it have. */
+/* The parts of w of the elements from d on, one vector for each gate. */
 V_INLINE void rnn_load_w(const rnn_call *r, const float *w, int64_t d, v_f32 *out) {
     for (int g = 0; g < r->cell->gates; g++) out[g] = v_load_f32(w + g * r->D + d, r->D - d);
 }

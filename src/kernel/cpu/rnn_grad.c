@@ -1,7 +1,8 @@
 /*
- * rnn_grad: from the last token to the first. As results are known, w = R y of many tokens is one product; of cells
- * with more state than y, that is found again for a segment of tokens at a time, from the states in front of segments.
- * The gradient of R is a product of a segment, too, so only what goes back from y to y is token by token.
+ * rnn_grad: from the last token to the first. Since the results are known, w = R y of many tokens is one product. Cells
+ * whose state is more than y recompute the rest for one segment of tokens at a time, from the kept states in front of
+ * segments. The gradient of R is also one product per segment, so only the path of the gradient from y to the previous
+ * y is computed token by token.
  */
 #include "kernel/cpu/register_block.h"
 #include "kernel/cpu/rnn_strands.h"
@@ -12,18 +13,18 @@ enum { SEGMENT = 32 };
 
 /* --- with matrices ------------------------------------------------------------------------------------------------ */
 
-/* What a head works with. Rows of a segment are tokens, and of each token its sequences. */
+/* Memory of a head. The rows of a segment are its tokens, and for each token the sequences. */
 typedef struct rooms {
-    float *panels, *turned; /* R for w = R y, and for the gradient of y */
-    float *starts;          /* [segments][B][size]: states in front of them */
+    float *panels, *turned; /* R in the form for w = R y, and for the gradient of y */
+    float *starts;          /* [segments][B][size]: states in front of the segments */
     float *states;          /* [SEGMENT + 1][B][size] */
-    float *w, *dw;          /* [SEGMENT][B][rows in whole panels] */
-    float *d, *dy;          /* [B][size], [B][D in whole panels] */
+    float *w, *dw;          /* [SEGMENT][B][rows rounded up to whole panels] */
+    float *d, *dy;          /* [B][size], [B][D rounded up to whole panels] */
 } rooms;
 
 static int64_t segments_of(const rnn_call *r) { return ls_ceil_div(r->N, SEGMENT); }
 
-enum { BEHIND = VECTOR_COLUMNS * V_LANES }; /* read behind states and dw, and not used */
+enum { BEHIND = VECTOR_COLUMNS * V_LANES }; /* floats after states and dw that are read and not used */
 
 static rooms rooms_at(const rnn_call *r, float *at) {
     const int64_t width = whole_panels(r->rows);
@@ -52,7 +53,10 @@ static void pack_turned(const rnn_call *r, int64_t h, float *panels) {
             panels[in_panels(r->rows, row, d)] = d < r->D ? element_to_f32(weight[row * r->D + d]) : 0.0f;
 }
 
-/* y of the token before each of a segment, 0 in front of a document; then w of all of them. */
+/*
+ * Computes w of a segment, from the y of the token before each of its tokens; this y is 0 at the beginning of a
+ * document.
+ */
 static void make_w(const rnn_call *r, const rooms *m, int64_t h, int64_t first, int64_t count) {
     const int64_t width = whole_panels(r->rows);
     for (int64_t t = 0; t < count; t++) {
@@ -67,7 +71,9 @@ static void make_w(const rnn_call *r, const rooms *m, int64_t h, int64_t first, 
     add_products(count * r->B, m->states, r->size, r->D, m->panels, width, m->w, width);
 }
 
-/* The states in front of each token of a segment, from those in front of the first; and behind the last. */
+/*
+ * Computes the states in front of each token of a segment, and behind the last, from the states in front of the first.
+ */
 static void make_states(const rnn_call *r, const rooms *m, int64_t h, int64_t first, int64_t count) {
     const int64_t width = whole_panels(r->rows), all = r->B * r->size;
     memcpy(m->states, m->starts + first / SEGMENT * all, (size_t)all * sizeof *m->states);
@@ -92,7 +98,7 @@ static void make_states(const rnn_call *r, const rooms *m, int64_t h, int64_t fi
     }
 }
 
-/* d of a token's results becomes that of those before it, but for what goes through w. */
+/* d, the gradient of the state behind a token, becomes that of the state in front of it, without the part through w. */
 static void back_token(const rnn_call *r, const ls_kernel_call *call, const rooms *m, int64_t i, int64_t n, int64_t h) {
     const int64_t b = i % r->B, width = whole_panels(r->rows);
     const float *state = m->states + i * r->size, *w = m->w + i * width;
@@ -117,7 +123,7 @@ static void back_token(const rnn_call *r, const ls_kernel_call *call, const room
     }
 }
 
-/* All of a token: what goes through w, too; and nothing goes in front of a document. */
+/* The same for all sequences, with the part through w; in front of the first token of a document the gradient is 0. */
 static void back_tokens(const rnn_call *r, const ls_kernel_call *call, const rooms *m, int64_t t, int64_t n,
                         int64_t h) {
     const int64_t width = whole_panels(r->rows), columns = whole_panels(r->D);
@@ -131,7 +137,7 @@ static void back_tokens(const rnn_call *r, const ls_kernel_call *call, const roo
     }
 }
 
-/* dR += the sum over a segment's rows of dw y^T, and the biases' of dw. */
+/* dR += the sum over a segment's rows of dw y^T; gradient of the biases += the sum of dw. */
 static void add_weight(const rnn_call *r, const rooms *m, int64_t rows, float *dweight, float *dbias) {
     const int64_t width = whole_panels(r->rows);
     for (int64_t row = 0; row < r->rows; row += VECTOR_ROWS) {
@@ -154,7 +160,7 @@ static void add_weight(const rnn_call *r, const rooms *m, int64_t rows, float *d
     }
 }
 
-/* The states in front of all segments. Where there is only y, they are results. */
+/* Computes the states in front of all segments. If y is the whole state, they are results. */
 static void make_starts(const rnn_call *r, const rooms *m, const float *front, int64_t h) {
     const int64_t all = r->B * r->size;
     memset(m->starts, 0, (size_t)(segments_of(r) * all) * sizeof *m->starts);
@@ -206,7 +212,7 @@ static void heads_part(const void *context, int part, int64_t start, int64_t end
 
 /* --- diagonal ----------------------------------------------------------------------------------------------------- */
 
-/* The cell's state in front of token n; y is the result of the token before, as it was rounded. */
+/* The cell's state in front of token n; y is the result of the previous token, which has been rounded. */
 V_INLINE void load_before(const rnn_common *c, const strand *s, int64_t n, v_f32 *before) {
     const int kept = c->cell->states - 1;
     const bool first = begins(c, s, n);
@@ -222,7 +228,7 @@ V_INLINE void load_before(const rnn_common *c, const strand *s, int64_t n, v_f32
     }
 }
 
-/* Finds the cell's states but y again. */
+/* Recomputes the cell's states other than y. */
 V_INLINE void find(const rnn_common *c, strand *s, int64_t n) {
     const int kept = c->cell->states - 1;
     v_f32 x[RNN_MOST_GATES], before[RNN_MOST_STATES], after[RNN_MOST_STATES];
@@ -261,10 +267,13 @@ LS_RNN_DIAGONAL_CELLS(GO)
 static const rnn_go find_of[LS_RNN_KINDS] = {LS_RNN_DIAGONAL_CELLS(FIND_ROW)},
                     back_of[LS_RNN_KINDS] = {LS_RNN_DIAGONAL_CELLS(BACK_ROW)};
 
-/* Two passes, which use the same room one after the other: forward for states but y, if there are any, then back. */
+/*
+ * Two passes, which use the same memory one after the other: a forward pass that recomputes the states other than y, if
+ * there are any, then the backward pass.
+ */
 typedef struct passes {
     rnn_strands find, back;
-    int64_t kept; /* numbers of these states, in front of that room */
+    int64_t kept; /* floats of these states, which come before the shared memory */
 } passes;
 
 enum { TURNS_BACK = 2 };
@@ -297,7 +306,7 @@ typedef struct numbers_work {
     float *dweight; /* [H,W,D] */
 } numbers_work;
 
-/* Vectors start .. end - 1 of the elements of all heads: the sums over sequences and stretches. */
+/* Vectors start .. end - 1 of the elements of all heads: adds the sums over sequences and stretches. */
 static void numbers_part(const void *context, int part, int64_t start, int64_t end) {
     (void)part;
     const numbers_work *work = context;

@@ -1,16 +1,18 @@
 /*
- * Diagonal cells, along the sequence or against it: forward states go from token to token, backwards their gradients.
- * A vector of elements of one sequence is a strand. Each of its steps waits for the one before, so several strands take
- * turns; where there are too few of them for all threads, the sequence is cut into pieces, each of which is a strand as
- * well.
+ * Diagonal cells, along the sequence or against it: states go forward from token to token, their gradients backward. A
+ * vector of elements of one sequence is a strand. Each step of a strand waits for the step before, so a core computes
+ * several strands in turns; if there are too few strands for all threads, the sequence is cut into pieces, and each
+ * piece of a strand is a strand of its own.
  *
- * A piece begins with a guess, 0. What is behind it hardly depends on that: what a strand began with vanishes in
- * rounding after some tokens. So each piece is then mended: it begins again with the state that the piece before left,
- * until its states are, bit by bit, those of the first time. First all pieces at once; then in order, for those that
- * the piece before left another state when it was mended itself, which is where elements never forget. So results are
- * those of a single piece, bit by bit, whatever the cell does.
+ * The later pieces begin with a guess: the state 0. Most elements forget their first state after some tokens, when its
+ * influence is lost in rounding. Each piece is then corrected: it is computed again from the state that the piece
+ * before it ended with, until its states equal those of the first computation bit by bit. First all pieces are
+ * corrected at the same time; then, in order, those whose preceding piece has ended with another state after its own
+ * correction, which happens if elements never forget. So for any cell the results equal those of a single piece bit by
+ * bit.
  *
- * Sums over tokens are those of each stretch of RNN_STRETCH tokens, added in order: the same for any pieces.
+ * Sums over tokens are made over each stretch of RNN_STRETCH tokens, and these are added in order: the result does not
+ * depend on the pieces.
  */
 #ifndef LS_KERNEL_CPU_RNN_STRANDS_H
 #define LS_KERNEL_CPU_RNN_STRANDS_H
@@ -20,49 +22,51 @@
 #include "kernel/cpu/rnn.h"
 
 enum {
-    RNN_TOGETHER = 8,      /* strands that take turns */
+    RNN_TOGETHER = 8,      /* strands that are computed in turns */
     RNN_LEAST_PIECE = 512, /* tokens */
-    RNN_STRETCH = 32,      /* tokens from one mark to the next */
-    RNN_AHEAD = 4          /* tokens: how far ahead rows are asked for, which lie too far apart for a core to guess */
+    RNN_STRETCH = 32,      /* tokens between two marks */
+    RNN_AHEAD = 4          /* tokens: rows are prefetched so far ahead, too far apart for the prefetcher */
 };
 
 typedef struct rnn_strands rnn_strands;
 
-/* Some tokens of a vector of elements. Step i of all is token i, or, backwards, the last but i. */
+/* Some tokens of a vector of elements. Step i is token i or, backwards, token N - 1 - i. */
 typedef struct strand {
     int64_t index, b, h, d;
     int64_t from, end; /* steps */
     v_f32 w[RNN_MOST_NUMBERS], state[RNN_MOST_STATES], sum[RNN_MOST_NUMBERS];
     element *x, *y; /* at token 0 */
-    /* Of the gradient: what it is given and makes, at token 0; the cell's state in front of that; and the states but y
-       behind each token, [N][states of the cell - 1] vectors. */
+    /*
+     * For the gradient: dy and dx at token 0; the cell's state in front of token 0; and the states other than y behind
+     * each token, [N][states of the cell - 1] vectors.
+     */
     element *dy, *dx;
     v_f32 front[RNN_MOST_STATES];
     float *kept;
 } strand;
 
-/* Goes on with n strands, each from its step from + `first` to its end, `count` steps at most. */
+/* Computes steps of n strands: each from its step `from` + `first` on, up to its end, at most `count` steps. */
 typedef void (*rnn_go)(const rnn_strands *all, strand *s, int64_t n, int64_t first, int64_t count);
 
 struct rnn_strands {
     const rnn_call *call;
     const rnn_go *go;       /* by kind */
-    const ls_view *dy, *dx; /* of the gradient */
+    const ls_view *dy, *dx; /* for the gradient */
     bool backwards;
-    int skipped, states, sums; /* of the cell's states those in front are not the strand's own; sums over tokens */
-    const float *before;       /* [B,H,states D] of the cell: in front of the first step */
-    float *after;              /* behind the last step; NULL: nobody asks for it */
-    const float *front;        /* of the gradient: [B,H,states D] */
-    float *kept;               /* of the gradient: [vectors][N][states of the cell - 1] vectors */
-    int64_t vectors, pieces, piece, stretch, stretches; /* stretches of a piece */
-    float *marks;   /* [pieces][vectors][stretches + 2][states] vectors: in front of each stretch, behind the last, and
-                       behind the piece before when it was first computed */
+    int skipped, states, sums; /* the cell's states before those of a strand; its states; sums over tokens */
+    const float *before;       /* [B,H,states D] of the cell, in front of the first step */
+    float *after;              /* behind the last step; NULL: not wanted */
+    const float *front;        /* for the gradient: [B,H,states D] */
+    float *kept;               /* for the gradient: [vectors][N][states of the cell - 1] vectors */
+    int64_t vectors, pieces, piece, stretch, stretches; /* tokens of a piece and of a stretch; stretches of a piece */
+    float *marks; /* [pieces][vectors][stretches + 2][states] vectors: states in front of each stretch, behind the last,
+                     and behind the previous piece when it was first computed */
     float *sums_of; /* [pieces][vectors][stretches][sums] vectors */
 };
 
 static inline int64_t rnn_strands_n(const rnn_strands *s) { return s->pieces * s->vectors; }
 
-/* Fills in the pieces, of vectors and states of which there are `turns` for each thread, if the tokens are enough. */
+/* Cuts the sequence into pieces if it has enough tokens. turns: strands that each thread should have. */
 static inline void rnn_strands_cut(rnn_strands *s, int turns, int threads) {
     const rnn_call *r = s->call;
     s->vectors = r->B * r->H * (r->wide / V_LANES);
@@ -74,7 +78,7 @@ static inline void rnn_strands_cut(rnn_strands *s, int turns, int threads) {
     s->stretches = s->piece / s->stretch;
 }
 
-/* Numbers of marks and of sums, a multiple of a vector's. */
+/* Floats of all marks, and of all sums; each a multiple of a vector. */
 static inline int64_t rnn_strands_marks(const rnn_strands *s) {
     return rnn_strands_n(s) * (s->stretches + 2) * s->states * V_LANES;
 }
@@ -94,12 +98,12 @@ static inline float *mark_of(const rnn_strands *all, int64_t of, int64_t i) {
 
 static inline size_t state_bytes(const rnn_strands *all) { return (size_t)all->states * sizeof(v_f32); }
 
-/* Where state k of the cell stands in [B,H,states D]. */
+/* The index of state k of the cell in [B,H,states D]. */
 static inline int64_t place_of_state(const rnn_call *r, const strand *s, int k) {
     return ((s->b * r->H + s->h) * r->cell->states + k) * r->D + s->d;
 }
 
-/* Strand i, with the state in front of all steps. */
+/* Strand number i, with the state in front of its first step. */
 static inline strand strand_at(const rnn_strands *all, int64_t i) {
     const rnn_call *r = all->call;
     const int64_t v = i % all->vectors, blocks = r->wide / V_LANES;
@@ -121,13 +125,13 @@ static inline strand strand_at(const rnn_strands *all, int64_t i) {
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-/* What all steps have in common, in registers. `plain`: vectors are whole, and no token has a place of its own. */
+/* Values that all steps share, in registers. plain: vectors are whole, and no token begins or ends a document. */
 typedef struct rnn_common {
     const rnn_call *call;
     const rnn_cell *cell;
     bool plain;
-    int64_t D, of_x, of_y, of_dy, of_dx; /* from token to token */
-    int64_t ahead;                       /* tokens, against the sequence if steps go so */
+    int64_t D, of_x, of_y, of_dy, of_dx; /* of_x ..: elements between two tokens */
+    int64_t ahead;                       /* tokens to the row that is prefetched; negative against the sequence */
 } rnn_common;
 
 typedef void (*rnn_step)(const rnn_common *c, strand *s, int64_t token);
@@ -151,7 +155,7 @@ V_INLINE bool begins(const rnn_common *c, const strand *s, int64_t n) {
     return !c->plain && rnn_begins(c->call, s->b, n);
 }
 
-/* What lies `of` elements a token from `at` on, of token n, which need not be there. */
+/* Prefetches the elements of token n, `of` elements per token after `at`, token 0; token n need not exist. */
 V_INLINE void ask_for(const element *at, int64_t n, int64_t of) {
     __builtin_prefetch((const char *)at + n * of * (int64_t)sizeof *at);
 }
@@ -175,7 +179,7 @@ V_INLINE void rnn_go_on(const rnn_strands *all, strand *s, int64_t n, int64_t fi
     }
 }
 
-/* Functions name##_go_step of a step, one for each cell, so that the compiler knows which it is. */
+/* Defines functions name##_go_step, one for each cell, so that the cell is known at compile time. */
 #define RNN_GO(kind, name, step)                                                                               \
     static void name##_go_##step(const rnn_strands *all, strand *s, int64_t n, int64_t first, int64_t count) { \
         const rnn_common plain = rnn_common_of(all, LS_RNN_##kind, true),                                      \
@@ -186,7 +190,7 @@ V_INLINE void rnn_go_on(const rnn_strands *all, strand *s, int64_t n, int64_t fi
             rnn_go_on(all, s, n, first, count, &other, step);                                                  \
     }
 
-/* Stretch m of n strands. */
+/* Computes stretch m of n strands. */
 static inline void go_stretch(const rnn_strands *all, strand *s, int64_t n, int64_t m) {
     for (int64_t i = 0; i < n && all->sums > 0; i++) memset(s[i].sum, 0, sizeof s[i].sum);
     all->go[all->call->kind](all, s, n, m * all->stretch, all->stretch);
@@ -197,12 +201,13 @@ static inline void go_stretch(const rnn_strands *all, strand *s, int64_t n, int6
 
 /* --- pieces ------------------------------------------------------------------------------------------------------- */
 
-/* Calls body for groups of strands start .. end - 1 of at most RNN_TOGETHER. */
+/* Calls body for groups of at most RNN_TOGETHER of strands start .. end - 1. */
 typedef void (*rnn_group)(const rnn_strands *all, int64_t first, int64_t n);
 
 static inline void for_groups(const rnn_strands *all, int64_t start, int64_t end, rnn_group body) {
     const int64_t groups = ls_ceil_div(end - start, RNN_TOGETHER);
-    const uint32_t before = v_flush_begin(); /* where nothing more comes in, gradients decay for ever */
+    /* Without new contributions, gradients decay towards zero and would become subnormal. */
+    const uint32_t before = v_flush_begin();
     for (int64_t g = 0; g < groups; g++) {
         const int64_t first = start + (end - start) * g / groups, next = start + (end - start) * (g + 1) / groups;
         body(all, first, next - first);
@@ -210,7 +215,7 @@ static inline void for_groups(const rnn_strands *all, int64_t start, int64_t end
     v_flush_end(before);
 }
 
-/* n strands, those of later pieces from 0. */
+/* First computation of n strands; those of later pieces begin with 0. */
 static void begin_group(const rnn_strands *all, int64_t first, int64_t n) {
     strand s[RNN_TOGETHER];
     for (int64_t i = 0; i < n; i++) {
@@ -228,7 +233,7 @@ static void begin_group(const rnn_strands *all, int64_t first, int64_t n) {
     }
 }
 
-/* n strands, each from its state, as far as states are others than they were. */
+/* Corrects n strands, each from its first state on, as far as states differ from those computed before. */
 static inline void mend_strands(const rnn_strands *all, strand *s, int64_t n) {
     for (int64_t m = 0; m <= all->stretches && n > 0; m++) {
         int64_t others = 0;
@@ -243,7 +248,10 @@ static inline void mend_strands(const rnn_strands *all, strand *s, int64_t n) {
     }
 }
 
-/* n strands of later pieces, counted from the first of these, each from what the piece before left the first time. */
+/*
+ * Corrects n strands of later pieces, counted from the first of these, each from what the previous piece first ended
+ * with.
+ */
 static void mend_group(const rnn_strands *all, int64_t first, int64_t n) {
     strand s[RNN_TOGETHER];
     for (int64_t i = 0; i < n; i++) {
@@ -253,7 +261,7 @@ static void mend_group(const rnn_strands *all, int64_t first, int64_t n) {
     mend_strands(all, s, n);
 }
 
-/* n vectors of elements: their pieces in order, and the states behind the last ones. */
+/* Completes n vectors of elements: corrects their pieces in order, and writes the states behind the last ones. */
 static void end_group(const rnn_strands *all, int64_t first, int64_t n) {
     strand s[RNN_TOGETHER];
     for (int64_t p = 1; p < all->pieces; p++) {
@@ -281,7 +289,7 @@ RNN_PART(begin)
 RNN_PART(mend)
 RNN_PART(end)
 
-/* n things in parts for all threads, each of RNN_TOGETHER if there are enough. */
+/* How many parts n things are divided into, for all threads; of RNN_TOGETHER things each if there are enough. */
 static inline int rnn_parts(int64_t n, int threads) {
     return (int)ls_max(ls_cpu_parts(n, RNN_TOGETHER, threads), ls_max(1, ls_min(n, threads)));
 }

@@ -1,4 +1,4 @@
-/* activation and activation_grad: a function of one element, and dy times the function's slope. */
+/* activation and activation_grad: a function of one element; dy times the slope of that function. */
 #include "kernel/ref/ref_impl.h"
 
 /* Value and slope at x; c is the cap of softcap. */

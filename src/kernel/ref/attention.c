@@ -39,7 +39,7 @@ typedef struct tile {
     tile_pairs logits;
 } tile;
 
-/* Logits of the tile and keys k0 ..; false if the mask hides all these pairs. */
+/* Logits of the tile with the keys from k0 on; false if the mask hides all these pairs. */
 static bool logits_of(const problem *p, tile *t, const scratch *s, int64_t k0, int64_t k_count) {
     if (!REF(visible)(p, t->b, t->q0, t->count, k0, k_count, t->seen)) return false;
     REF(pack_columns)(&p->call->in[1], t->b, kv_head(p, t->h), k0, k_count, s->k);

@@ -1,7 +1,9 @@
 /*
- * attention_delta and attention_grad. With P = exp(logit - lse) and dS = P (dO·v - delta) times the slope of the
- * logit by q·k, which is scale where logits are not capped:
+ * attention_delta and attention_grad. With P = exp(logit - lse), and dS = P (dO·v - delta) times the slope of the logit
+ * in q·k, which is scale if logits are not capped:
+ *
  *   dq = dS k   ·   dk = dS^T q   ·   dv = P^T dO
+ *
  * A task computes dq of a tile of queries, or dk and dv of a tile of keys (over all queries of all heads that read it).
  * So each sum is computed by one thread in a fixed order.
  */
@@ -38,7 +40,9 @@ typedef struct pair {
     tile_pairs P, dS;
 } pair;
 
-/* A thread's workspace: rows of q and do, k and v transposed, k as rows, sums of at most TILE_K rows like k and v. */
+/*
+ * A thread's workspace: rows of q and do, k and v transposed, k as rows, and sums of at most TILE_K rows for dk and dv.
+ */
 typedef struct scratch {
     double *q, *dO, *k_columns, *v_columns, *k, *sum_k, *sum_v;
 } scratch;
@@ -76,12 +80,12 @@ static void load_keys(const problem *p, const pair *t, int64_t kv, const scratch
     REF(pack_columns)(&p->call->in[IN_V], t->b, kv, t->k0, t->k_count, s->v_columns);
 }
 
-/* lse or delta of the pair's head, from the pair's first query on. */
+/* lse or delta of the pair's head, beginning with the pair's first query. */
 static const real *row_values(const ls_view *view, const pair *t) {
     return (const real *)view->data + t->b * view->stride[0] + t->h * view->stride[1] + t->q0;
 }
 
-/* P and dS of the pair, 0 where the mask hides the key. Queries and keys must be loaded and `seen` be set. */
+/* P and dS of the pair, 0 where the mask hides the key. Queries, keys and `seen` must have been set. */
 static void weights_of(const problem *p, pair *t, const scratch *s) {
     const real *lse = row_values(&p->call->in[IN_LSE], t), *delta = row_values(&p->call->in[IN_DELTA], t);
     REF(dots)(s->q, t->q_count, s->k_columns, p->D, t->P);
@@ -97,7 +101,7 @@ static void weights_of(const problem *p, pair *t, const scratch *s) {
     }
 }
 
-/* Writes `sum` into rows first .. of head h of a view [B, rows, heads, D], or adds it. */
+/* Writes `sum` to the rows from `first` on of head h of a view [B, rows, heads, D], or adds it there. */
 static void store_rows(const ls_view *view, int64_t b, int64_t h, int64_t first, int64_t count, const double *sum,
                        bool accumulate) {
     const int64_t D = view->size[3];

@@ -1,8 +1,8 @@
 /*
- * attention_merge: merges a partial result (o, lse) of other keys into the one in out.
- * attention_sink: merges a key with logit sink and value 0, which every query sees: a partial result with lse = sink
- * and o = 0 (Xiao et al., "Efficient streaming language models with attention sinks", arXiv 2309.17453). The gradient
- * of the sink is the sum of -P delta over the queries, with P = exp(sink - lse).
+ * attention_merge: merges the partial result (o, lse) of other keys into the result in the outputs. attention_sink:
+ * merges a key with logit sink and value 0, which every query sees: a partial result with lse = sink and o = 0 (Xiao et
+ * al., "Efficient streaming language models with attention sinks", arXiv 2309.17453). The gradient of the sink is the
+ * sum of -P delta over the queries, with P = exp(sink - lse).
  */
 #include "kernel/ref/attention_tile.h"
 

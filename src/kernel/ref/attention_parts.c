@@ -1,23 +1,23 @@
 /*
  * The parts of attention on whole rows of scores: products of queries and keys, the softmax of rows and its gradient,
- * and the two weighted sums. Pairs are [B, heads, queries, keys]; a task is some rows of a result, whose sums are made
- * in double by one thread in a fixed order.
+ * and the two weighted sums. Pairs are [B, heads, queries, keys]. A task is some rows of a result; each sum is made in
+ * double by one thread, in a fixed order.
  */
 #include "kernel/ref/attention_tile.h"
 
 /* --- views -------------------------------------------------------------------------------------------------------- */
 
-/* The elements of head h of a token, of values [B, tokens, heads, D]. */
+/* The elements of head h of a token, in values [B, tokens, heads, D]. */
 static real *values_at(const ls_view *v, int64_t b, int64_t token, int64_t h) {
     return (real *)v->data + b * v->stride[0] + token * v->stride[1] + h * v->stride[2];
 }
 
-/* The keys' numbers of a head's query, of pairs. */
+/* The numbers of query i of head h, one for each key, in pairs. */
 static real *pairs_at(const ls_view *v, int64_t b, int64_t h, int64_t i) {
     return (real *)v->data + b * v->stride[0] + h * v->stride[1] + i * v->stride[2];
 }
 
-/* The number of a head's query, of row sums [B, heads, queries]. */
+/* The number of query i of head h, in row sums [B, heads, queries]. */
 static real *row_at(const ls_view *v, int64_t b, int64_t h, int64_t i) {
     return (real *)v->data + b * v->stride[0] + h * v->stride[1] + i * v->stride[2];
 }
@@ -27,7 +27,7 @@ static int64_t key_head(const ls_kernel_call *call, int64_t h) {
     return (p->first_q + h) / p->group - p->first_kv;
 }
 
-/* One row of pairs: (b, head, query) of row `index` of them. */
+/* The (b, head, query) of row number `index` of pairs. */
 typedef struct place {
     int64_t b, head, i;
 } place;
@@ -41,7 +41,7 @@ static int64_t rows_of(const ls_view *pairs) { return pairs->size[0] * pairs->si
 
 /* --- products and sums -------------------------------------------------------------------------------------------- */
 
-enum { STRIP = 32 }; /* elements of a sum that are made at once */
+enum { STRIP = 32 }; /* elements of a sum that are computed together */
 
 static ls_status prepare_products(const ls_kernel_call *call, void **state) {
     *state = NULL;
@@ -111,7 +111,7 @@ static ls_status prepare_weighted_back(const ls_kernel_call *call, void **state)
     return ls_kernel_check(LS_KERNEL_ATTENTION_WEIGHTED_BACK, LS_REAL, call);
 }
 
-/* Of key j, for elements d .. d + count - 1 of key head kv. */
+/* The sum for key j, elements d .. d + count - 1 of key head kv. */
 static void sum_of_key(const ls_kernel_call *call, int64_t b, int64_t kv, int64_t j, int64_t d, int64_t count,
                        double sum[STRIP]) {
     const int64_t H = call->in[0].size[1], N = call->in[0].size[2];

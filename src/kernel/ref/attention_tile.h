@@ -1,6 +1,6 @@
 /*
- * Shared by attention, its gradient and attention_merge: tiles of rows of queries and keys as doubles, which pairs of
- * them the mask leaves, the two products, and the merge of partial results.
+ * Shared by attention, its gradient and attention_merge: tiles of rows of queries and keys in double, which pairs of a
+ * tile the mask leaves, the two products, and the merge of partial results.
  */
 #ifndef LS_KERNEL_REF_ATTENTION_TILE_H
 #define LS_KERNEL_REF_ATTENTION_TILE_H

@@ -1,8 +1,8 @@
 /*
- * conv: y[i] = sum over t of weight[t]*x[i + W-1 - t], or of weight[t]*x[i + t] if params say ahead, for each channel.
- * x has W-1 more tokens than y. conv_dw: dweight[t] += sum over batch and tokens of dy[i] times the same token of x.
- * With a reach, t goes no further than that of the token. A bias is the last row of a weight. conv_silu_grad: the
- * gradient of silu of y, for which y is computed again.
+ * conv: y[i] = sum over t of weight[t]*x[i + W-1 - t], or of weight[t]*x[i + t] if params.ahead, for each channel. x
+ * has W-1 more tokens than y. conv_dw: dweight[t] += sum over batch and tokens of dy[i] times the x of the same
+ * product. A reach limits t for each token. A bias is the last row of a weight. conv_silu_grad: the gradient of
+ * silu(y), for which y is computed again.
  */
 #include <math.h>
 
@@ -22,17 +22,17 @@ static real *token(const ls_view *v, int64_t b, int64_t i) {
     return (real *)v->data + b * v->stride[0] + i * v->stride[1];
 }
 
-/* The row of a weight that has tap t of W. */
+/* The row of a weight with W taps that has tap t. */
 static int64_t row_of(const ls_kernel_call *call, int64_t t, int64_t W) {
     return ((const ls_conv_params *)call->params)->last_first ? W - 1 - t : t;
 }
 
-/* The taps that token i of batch b has, of W. */
+/* How many of W taps token i of batch b has. */
 static int64_t taps_of(const ls_view *reach, bool ahead, int64_t b, int64_t i, int64_t W) {
     return reach->size[2] == 0 ? W : ls_min(W, 1 + (int64_t)token(reach, b, i)[ahead ? reach->stride[2] : 0]);
 }
 
-/* Element e of a token: the sum over its taps, and the bias. */
+/* Element e of a token: the sum over its taps, plus the bias. */
 static double convolved(const ls_kernel_call *call, const ls_view *reach, int64_t b, int64_t i, int64_t e) {
     const ls_conv_params *p = call->params;
     const ls_view *x = &call->in[0], *w = &call->in[1];

@@ -68,7 +68,10 @@ static double load(const ls_view *view, int64_t i) {
     return (double)ls_bf16_to_f32(((const ls_bf16 *)view->data)[i]);
 }
 
-/* An f32 such that rounding it to bf16 gives the same as rounding `value` directly: f64 to bf16 goes through f32. */
+/*
+ * An f32 such that rounding it to bf16 gives the same result as rounding `value` directly: f64 is rounded to bf16 by
+ * way of f32.
+ */
 static float round_to_odd(double value) {
     float nearest = (float)value;
     if ((double)nearest == value || isnan(value) || isinf(nearest)) return nearest;

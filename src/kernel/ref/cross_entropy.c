@@ -1,7 +1,7 @@
 /*
- * cross_entropy: loss = lse - logits[label], lse = log(sum(exp(logits))), or what params make of them. Label -100 is
- * ignored: loss and gradient are 0. The host has checked that other labels lie in [0, V); of a part of the vocabulary
- * they may be LS_ID_ELSEWHERE.
+ * cross_entropy: loss = lse - logits[label], lse = log(sum(exp(logits))), or as params say. Label -100 is ignored: loss
+ * and gradient are 0. The host has checked that other labels lie in [0, V); with a part of the vocabulary they may be
+ * LS_ID_ELSEWHERE.
  */
 #include "kernel/ref/ref_impl.h"
 
@@ -18,7 +18,7 @@ static ls_status prepare_loss(const ls_kernel_call *call, void **state) {
 static double log_sum_exp(const real *x, int64_t n) {
     double most = -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++)
-        if ((double)x[i] > most) most = (double)x[i]; /* not fmax, which crashes gcc 12 for aarch64 here */
+        if ((double)x[i] > most) most = (double)x[i]; /* not fmax, which crashes gcc 12 for aarch64 in this place */
     if (most == -INFINITY) return -INFINITY;
     for (int64_t i = 0; i < n; i++) sum += exp((double)x[i] - most);
     return most + log(sum);
@@ -93,7 +93,7 @@ static void gradients(const void *context, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i++) {
         const real *logits = (const real *)r->call->in[0].data + i * r->V;
         real *dlogits = (real *)r->call->out[0].data + i * r->V;
-        const double slope = of->z != 0 ? 1 + 2 * of->z * (double)lse[i] : 1; /* of the loss by lse */
+        const double slope = of->z != 0 ? 1 + 2 * of->z * (double)lse[i] : 1; /* derivative of the loss by lse */
         for (int64_t v = 0; v < r->V; v++) {
             const double p = exp((double)logits[v] - (double)lse[i]);
             const double d = (slope * p - of->each - (v == labels[i] ? of->label : 0.0)) * (double)dloss[i];

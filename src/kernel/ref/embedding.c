@@ -1,6 +1,6 @@
 /*
- * embedding: looks up rows of a table by id. The host has checked that ids lie in [0, V); of a part of a table they may
- * be LS_ID_ELSEWHERE, which local_ids makes.
+ * embedding: looks up rows of a table by id. The host has checked that ids lie in [0, V); with a part of a table they
+ * may be LS_ID_ELSEWHERE (from local_ids).
  */
 #include <string.h>
 
@@ -58,7 +58,7 @@ static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
     return ls_kernel_check(LS_KERNEL_EMBEDDING_GRAD, LS_REAL, call);
 }
 
-/* Counting sort. Placing the rows moves start[v] to the first row of v + 1; then the array is shifted back. */
+/* Counting sort. Placing the rows advances start[v] to the first row of v + 1; then the array is shifted back. */
 static void group_by_id(const groups *g) {
     const int32_t *ids = g->call->in[0].data;
     const int64_t n = ls_view_elements(&g->call->in[0]), V = g->call->out[0].size[0];

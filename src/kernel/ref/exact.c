@@ -1,8 +1,8 @@
 /*
  * Sums whose bits do not depend on the order of their terms, because nothing is rounded before the end: a number is
- * added to words of 32 bits that reach from the least to the largest double (a long accumulator: Kulisch, "Computer
- * arithmetic and validity", 2008, chapter 8). A word is a double that holds an integer, so words of several ranks are
- * added like any other numbers.
+ * added to words of 32 bits that cover all exponents of a double (a long accumulator: Kulisch, "Computer arithmetic and
+ * validity", 2008, chapter 8). A word is a double that holds an integer, so words of several ranks can be added like
+ * any other numbers.
  */
 #include "kernel/ref/ref_impl.h"
 
@@ -10,16 +10,16 @@
 
 enum {
     WORD_BITS = 32,
-    LEAST_EXPONENT = -1074, /* of the least double: that of bit 0 of word 0 */
+    LEAST_EXPONENT = -1074, /* of the least double; the exponent of bit 0 of word 0 */
     MANTISSA_BITS = 53,
-    REST = LS_EXACT_WORDS - 1, /* not a word: the sum of what is not finite */
+    REST = LS_EXACT_WORDS - 1, /* not a word: the sum of terms that are not finite */
     TOP = REST - 1,            /* the only word that may be negative after a carry */
-    UNCARRIED = 1 << 20        /* so many terms may be added before a word could be rounded */
+    UNCARRIED = 1 << 20        /* this many terms may be added before a word could be rounded */
 };
 
 static const double base = 4294967296.0;
 
-/* Each word but the top one becomes 0 .. base - 1. */
+/* Brings each word except the top one into the range 0 .. base - 1. */
 static void carry(double *word) {
     for (int k = 0; k < TOP; k++) {
         const double above = floor(word[k] / base);
@@ -37,14 +37,14 @@ static void add_term(double *word, double x) {
     const double fraction = frexp(fabs(x), &exponent);
     int64_t mantissa = (int64_t)ldexp(fraction, MANTISSA_BITS);
     int bit = exponent - MANTISSA_BITS - LEAST_EXPONENT;
-    if (bit < 0) mantissa >>= -bit; /* zeros */
+    if (bit < 0) mantissa >>= -bit; /* the bits shifted out are zeros */
     bit = (int)ls_max(bit, 0);
     unsigned __int128 digits = (unsigned __int128)mantissa << bit % WORD_BITS;
     for (double *at = word + bit / WORD_BITS; digits != 0; digits >>= WORD_BITS)
         *at++ += (x < 0 ? -1.0 : 1.0) * (double)(uint32_t)digits;
 }
 
-/* Of a unit, in an order that does not depend on what lies around it. */
+/* The sum of squares of a unit, in an order that does not depend on the elements around the unit. */
 static double squares_of(const real *x, int64_t n) {
     enum { LANES = 4 };
     double sum[LANES] = {0};
@@ -79,7 +79,7 @@ static ls_status prepare_value(const ls_kernel_call *call, void **state) {
     return ls_kernel_check(LS_KERNEL_EXACT_VALUE, LS_REAL, call);
 }
 
-/* The largest words first: of what is added then, each is rounded less. */
+/* Adds the largest words first, which makes the rounding error smallest. */
 static double value_of(const double *words) {
     double word[LS_EXACT_WORDS], value = 0;
     memcpy(word, words, sizeof word);

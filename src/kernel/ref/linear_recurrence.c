@@ -1,6 +1,6 @@
 /*
- * linear_recurrence, token by token; linear_recurrence_map: what some tokens make of any state;
- * linear_recurrence_follow: several of these maps, one after the other.
+ * linear_recurrence, token by token; linear_recurrence_map: the effect of some tokens on any state;
+ * linear_recurrence_follow: applies several of these maps, one after the other.
  */
 #include "kernel/ref/linear_recurrence.h"
 
@@ -16,7 +16,7 @@ static lr_views forward_views(const ls_kernel_call *call) {
                                .params = call->params});
 }
 
-/* For each head of a batch a state in double, and what a token writes. */
+/* For each head of a batch: a state in double, and what a token writes. */
 static size_t forward_workspace(const ls_kernel_call *call) {
     const lr_views x = forward_views(call);
     return (size_t)(x.B * x.H * (x.D + 1) * x.E) * sizeof(double);

@@ -1,10 +1,10 @@
-/* What the reference kernels of the linear recurrence share: tokens of one head, and one token's step. */
+/* Shared by the reference kernels of the linear recurrence: the tokens of one head, and the step of one token. */
 #ifndef LS_KERNEL_REF_LINEAR_RECURRENCE_H
 #define LS_KERNEL_REF_LINEAR_RECURRENCE_H
 
 #include "kernel/ref/ref_impl.h"
 
-/* Views of a call; those that it does not have are NULL. */
+/* Views of a call; views that the call does not have are NULL. */
 typedef struct lr_views {
     const ls_view *q, *k, *v, *decay, *beta, *places, *grad_o;
     const ls_linear_recurrence_params *params;
@@ -21,10 +21,13 @@ static inline lr_views lr_sizes(lr_views x) {
     return x;
 }
 
-/* Columns of a state with its map beside it: [U | M], or U alone, where M is a diagonal that is made apart. */
+/*
+ * The number of columns of a state [U | M] that includes its map; or of U alone, if M is a diagonal, which is kept
+ * apart.
+ */
 static inline int64_t lr_map_width(const lr_views *x) { return x->E + (x->params->delta ? x->D : 0); }
 
-/* Such a state where nothing has happened yet: 0, and M = 1; `factor` [D]: the diagonal. */
+/* Sets such a state to the one before any token: U = 0 and M = 1. factor [D]: the diagonal. */
 static inline void lr_begin_map(const lr_views *x, double *S, double *factor) {
     const int64_t width = lr_map_width(x);
     for (int64_t d = 0; d < x->D; d++) {
@@ -33,10 +36,10 @@ static inline void lr_begin_map(const lr_views *x, double *S, double *factor) {
     }
 }
 
-/* A token of a head, as numbers; without grad_o or v these are not set. */
+/* One token of a head. If the call has no grad_o or v, these pointers are not set. */
 typedef struct lr_token {
     const real *q, *k, *v, *grad_o; /* D or E elements, dense */
-    const real *decay;              /* of `kind` elements */
+    const real *decay;              /* `kind` elements */
     int64_t kind;
     double beta;
     bool start;
@@ -58,7 +61,7 @@ static inline lr_token lr_token_at(const lr_views *x, int64_t b, int64_t n, int6
     return t;
 }
 
-/* What the state's row d is multiplied by. */
+/* The factor by which row d of the state is multiplied. */
 static inline double lr_factor(const lr_token *t, int64_t d) {
     if (t->start) return 0;
     return t->kind == 0 ? 1 : exp((double)t->decay[t->kind == 1 ? 0 : d]);
@@ -71,7 +74,7 @@ static inline double lr_read(const real *k, const double *S, int64_t D, int64_t 
     return sum;
 }
 
-/* S [D,width] after the token; columns from E on have values of 0. `written` [width] becomes what was written. */
+/* Advances S [D,width] by one token; in the columns from E on, v is 0. written [width]: what the token wrote. */
 static inline void lr_step(const lr_views *x, const lr_token *t, double *S, int64_t width, double *written) {
     for (int64_t d = 0; d < x->D && !x->params->unmasked; d++)
         for (int64_t e = 0; e < width; e++) S[d * width + e] *= lr_factor(t, d);

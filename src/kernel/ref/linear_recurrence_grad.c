@@ -1,7 +1,7 @@
 /*
- * linear_recurrence_grad: the gradient of one token after the other, the last first. States in front of tokens are kept
- * for every SEGMENT tokens, and made again within a segment. linear_recurrence_back: what some tokens make of the
- * gradient of any state behind them.
+ * linear_recurrence_grad: the gradient, token by token from the last to the first. The states in front of every
+ * SEGMENT-th token are kept, and those within a segment are computed again. linear_recurrence_back: the effect of some
+ * tokens on the gradient of any state behind them.
  */
 #include "kernel/ref/linear_recurrence.h"
 
@@ -9,14 +9,14 @@
 
 enum { SEGMENT = 64 };
 
-/* What a head works with, in double. */
+/* Memory of a head, in double. */
 typedef struct rooms {
     double *starts;        /* [segments][D*E]: states in front of segments */
-    double *states;        /* [SEGMENT + 1][D*E]: within one */
-    double *decayed;       /* [D*E]: a state, decayed for the next token */
+    double *states;        /* [SEGMENT + 1][D*E]: states within a segment */
+    double *decayed;       /* [D*E]: a state after the decay of the next token */
     double *dS, *dwritten; /* [D*E], [E] */
     double *written;       /* [E] */
-    double *dq, *dk;       /* [N*D]: sums over the heads that share a key head */
+    double *dq, *dk;       /* [N*D]: sums over the value heads that share a key head */
 } rooms;
 
 static int64_t segments_of(const lr_views *x) { return ls_ceil_div(x->N, SEGMENT) + 1; }
@@ -59,7 +59,7 @@ static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
     return ls_kernel_check(LS_KERNEL_LINEAR_RECURRENCE_GRAD, LS_REAL, call);
 }
 
-/* The states in front of all segments, from the one in front of the first token. */
+/* Computes the states in front of all segments, from the state in front of the first token. */
 static void keep_starts(const lr_views *x, const rooms *r, int64_t b, int64_t h, const real *state) {
     const int64_t size = x->D * x->E;
     double *S = r->states;
@@ -71,7 +71,7 @@ static void keep_starts(const lr_views *x, const rooms *r, int64_t b, int64_t h,
     }
 }
 
-/* states[i] becomes that in front of token first + i. */
+/* states[i] becomes the state in front of token first + i. */
 static void make_states(const lr_views *x, const rooms *r, int64_t b, int64_t h, int64_t first, int64_t past) {
     const int64_t size = x->D * x->E;
     memcpy(r->states, r->starts + first / SEGMENT * size, (size_t)size * sizeof *r->states);
@@ -84,8 +84,8 @@ static void make_states(const lr_views *x, const rooms *r, int64_t b, int64_t h,
 }
 
 /*
- * Through what the token writes, k (beta (v - k A))^T: dk, dv and dbeta; A is the state before, decayed. dS becomes the
- * gradient of A.
+ * The gradient through what the token writes, k (beta (v - k A))^T: dk, dv and dbeta. A: the decayed previous state. dS
+ * becomes the gradient of A.
  */
 static void through_write(const lr_views *x, const lr_token *t, const double *A, const rooms *r, double *dk, real *dv,
                           real *dbeta) {
@@ -109,7 +109,7 @@ static void through_write(const lr_views *x, const lr_token *t, const double *A,
         for (int64_t e = 0; e < x->E; e++) r->dS[d * x->E + e] -= t->beta * (double)t->k[d] * r->dwritten[e];
 }
 
-/* dS, of the decayed state A, becomes that of the state before; the gradient of the decay. */
+/* dS, the gradient of the decayed state A, becomes that of the previous state; also the gradient of the decay. */
 static void through_decay(const lr_views *x, const lr_token *t, const double *A, const rooms *r, real *ddecay) {
     double all = 0;
     for (int64_t d = 0; d < x->D; d++) {
@@ -124,7 +124,7 @@ static void through_decay(const lr_views *x, const lr_token *t, const double *A,
     if (t->kind == 1) *ddecay = (real)all;
 }
 
-/* Token n, with the states in front of it and behind it. */
+/* The gradient of token n, from the states in front of it and behind it. */
 static void token_back(const ls_kernel_call *call, const lr_views *x, const rooms *r, int64_t b, int64_t n, int64_t h,
                        const double *S, const double *behind) {
     const lr_token t = lr_token_at(x, b, n, h);
@@ -157,7 +157,7 @@ static void head_back(const ls_kernel_call *call, const lr_views *x, const rooms
     for (int64_t i = 0; i < size; i++) dstate[i] = (real)r->dS[i];
 }
 
-/* Key heads, numbered over the batch. */
+/* For key heads first .. last - 1, numbered over the batch. */
 static void grad(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
     const lr_views x = grad_views(call);
@@ -202,7 +202,7 @@ static ls_status prepare_back(const ls_kernel_call *call, void **state) {
     return ls_kernel_check(LS_KERNEL_LINEAR_RECURRENCE_BACK, LS_REAL, call);
 }
 
-/* dS [D,width], of which columns from E on have gradients of results of 0, in front of the token. */
+/* Moves dS [D,width] from behind the token to in front of it; in the columns from E on, gradients of results are 0. */
 static void step_back(const lr_views *x, const lr_token *t, double *dS, int64_t width) {
     for (int64_t e = 0; e < width; e++) {
         for (int64_t d = 0; d < x->D && e < x->E; d++) dS[d * width + e] += (double)t->q[d] * (double)t->grad_o[e];
@@ -228,7 +228,7 @@ static void back(const void *context, int64_t first, int64_t last) {
         }
         real *map = (real *)call->out[0].data + i * size;
         for (int64_t s = 0; s < x.D * x.E; s++) map[s] = (real)dS[s / x.E * width + s % x.E];
-        for (int64_t s = 0; s < factors; s++) /* [E..] has M transposed */
+        for (int64_t s = 0; s < factors; s++) /* the columns from E on are M transposed */
             map[x.D * x.E + s] = (real)(x.params->delta ? dS[s % x.D * width + x.E + s / x.D] : factor[s]);
     }
 }

@@ -1,4 +1,4 @@
-/* map: an expression of single elements, step by step in double; a result is rounded once. */
+/* map: evaluates an expression for single elements, step by step in double; a result is rounded once. */
 #include "kernel/ref/ref_impl.h"
 
 typedef double (*step_rule)(const ls_map_step *s, double a, double b, double c);

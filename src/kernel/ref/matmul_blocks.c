@@ -1,11 +1,11 @@
-/* decode; matmul_blocks: some rows or columns of the matrix are decoded, and matmul multiplies them. */
+/* decode; matmul_blocks: decodes some rows or columns of the matrix at a time, and multiplies them by matmul. */
 #include "kernel/blocks.h"
 #include "kernel/ref/ref_impl.h"
 
 enum { PART = 64 }; /* columns of C; a multiple of the numbers of a block */
 
 typedef struct sizes {
-    int64_t columns, depth; /* of C; of a sum */
+    int64_t columns, depth; /* columns of C; terms of a sum */
     bool by_rows;           /* a column of C is a row of the matrix */
 } sizes;
 

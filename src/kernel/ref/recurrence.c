@@ -1,14 +1,15 @@
 /*
- * recurrence: each element's state, of one number or a few, goes from token to token. recurrence_map: what some tokens
- * make of any state, for ranks that do not know it yet. recurrence_follow: several of these maps, one after the other.
+ * recurrence: each element has a state of one or a few numbers, which goes from token to token. recurrence_map: the
+ * effect of some tokens on any state, for ranks that do not know the state yet. recurrence_follow: applies several of
+ * these maps, one after the other.
  */
 #include "kernel/ref/ref_impl.h"
 
 static bool is_backwards(const ls_kernel_call *call) { return ((const ls_recurrence_params *)call->params)->backwards; }
 
 /*
- * The state of element e behind token n from the one in front of it, tokens in the order in which states follow each
- * other; returns the token's number.
+ * Advances the state of element e by token n, where n counts in the order of the steps; returns the token's index in
+ * the sequence.
  */
 static int64_t step(const ls_kernel_call *call, int64_t b, int64_t n, int64_t e, bool with_x, double *state) {
     const ls_view *gate = &call->in[0], *x = &call->in[1];
@@ -31,7 +32,7 @@ static ls_status prepare_recurrence(const ls_kernel_call *call, void **state) {
     return ls_kernel_check(LS_KERNEL_RECURRENCE, LS_REAL, call);
 }
 
-/* Elements, numbered over the batch. */
+/* Elements first .. last - 1, numbered over the batch. */
 static void recur(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
     const ls_view *h = &call->out[0];
@@ -58,7 +59,9 @@ static ls_status prepare_map(const ls_kernel_call *call, void **state) {
     return ls_kernel_check(LS_KERNEL_RECURRENCE_MAP, LS_REAL, call);
 }
 
-/* Terms of the maps of elements: what becomes of a state of 1 in one place, without x; and of 0, with it. */
+/*
+ * Maps of elements, term by term: the result of a state that is 1 in one place, without x; and of the state 0, with x.
+ */
 static void map(const void *context, int64_t first, int64_t last) {
     const ls_kernel_call *call = context;
     const int64_t B = call->in[1].size[0], N = call->in[1].size[1], K = call->in[1].size[2], E = call->in[1].size[3];

@@ -11,7 +11,7 @@ static ls_status prepare_max(const ls_kernel_call *call, void **state) {
     return ls_kernel_check(LS_KERNEL_REDUCE_MAX, LS_REAL, call);
 }
 
-/* Where element r = 0 of the i-th maximum lies in x. */
+/* The index in x of element r = 0 of the i-th maximum. */
 static int64_t start_of(const ls_kernel_call *call, int64_t i) {
     const int64_t R = call->in[0].size[1], I = call->in[0].size[2];
     return i / I * R * I + i % I;

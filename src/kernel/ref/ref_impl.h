@@ -36,8 +36,8 @@ REF_BLOCK_TYPES(REF_COPIES)
 /* --- work on threads ---------------------------------------------------------------------------------------------- */
 
 /*
- * Works on indices first .. last-1. The result of an index must not depend on the others, so that the split changes no
- * bit.
+ * Works on indices first .. last-1. The result of an index must not depend on the others, so that the division into
+ * parts changes no bit.
  */
 typedef void (*ref_body)(const void *context, int64_t first, int64_t last);
 

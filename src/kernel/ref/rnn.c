@@ -1,4 +1,4 @@
-/* rnn: recurrent cells, token by token; rnn_grad: the same back, from the last token. */
+/* rnn: recurrent cells, token by token; rnn_grad: the gradient, from the last token to the first. */
 #include "kernel/ref/rnn.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ static ls_status prepare(const ls_kernel_call *call, void **state) {
     return ls_kernel_check(LS_KERNEL_RNN, LS_REAL, call);
 }
 
-/* Of each head of a sequence the states in front of and behind a token. */
+/* For each head of a sequence, the states in front of and behind a token. */
 static size_t workspace(const ls_kernel_call *call) {
     const rnn_views v = rnn_views_of(call, &call->out[0]);
     return (size_t)(v.B * v.H * 2 * v.size) * sizeof(double);
@@ -43,11 +43,11 @@ static ls_status prepare_grad(const ls_kernel_call *call, void **state) {
     return ls_kernel_check(LS_KERNEL_RNN_GRAD, LS_REAL, call);
 }
 
-/* What a head works with, in double. */
+/* Memory of a head, in double. */
 typedef struct rooms {
-    double *states;          /* [N+1][size]: in front of each token, and behind the last */
+    double *states;          /* [N+1][size]: states in front of each token, and behind the last */
     double *d, *dbefore;     /* [size] */
-    double *dw;              /* [rows of w][D], of a token */
+    double *dw;              /* [rows of w][D]: of one token */
     double *dweight, *dbias; /* [rows][D], [rows]: sums over tokens and sequences */
 } rooms;
 
@@ -71,7 +71,10 @@ static size_t grad_workspace(const ls_kernel_call *call) {
     return (size_t)(v.H * room_of(&v)) * sizeof(double);
 }
 
-/* dw of a token to the sums, and of y before it what went through w. */
+/*
+ * Adds dw of a token to the gradients of the weight and bias, and adds the part through w to the gradient of the
+ * previous y.
+ */
 static void through_weight(const rnn_views *v, const rooms *r, int64_t h, const double *before) {
     const real *weight = (const real *)v->weight->data + h * v->rows * v->D;
     for (int64_t i = 0; i < v->cell->numbers * v->D; i++) r->dweight[i] += r->dw[i];

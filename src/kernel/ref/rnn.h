@@ -1,4 +1,4 @@
-/* What the reference kernels of recurrent cells share: a call's operands, and the cells in double. */
+/* Shared by the reference kernels of recurrent cells: a call's operands, and the cells in double. */
 #ifndef LS_KERNEL_REF_RNN_H
 #define LS_KERNEL_REF_RNN_H
 
@@ -32,8 +32,8 @@ typedef struct rnn_views {
     const ls_view *x, *weight, *bias, *places, *y;
     int64_t B, N, H, D;
     int64_t size; /* of a head's state: states · D */
-    int64_t rows; /* of the weight of a head: gates · D, or numbers */
-    bool ends;    /* places are those of the params `ends` */
+    int64_t rows; /* of a head's weight: gates · D, or the numbers of a diagonal cell */
+    bool ends;    /* places have the meaning of params.ends */
 } rnn_views;
 
 static inline rnn_views rnn_views_of(const ls_kernel_call *call, const ls_view *y) {
@@ -69,7 +69,7 @@ static inline bool rnn_leaves_state(const rnn_views *v, int64_t b, int64_t n) {
     return v->ends && rnn_place(v, b, n) >= 0;
 }
 
-/* Element d of a head: its w of each gate, from y of the token before; or its numbers. */
+/* w of element d of a head: for each gate, from y of the previous token; or the numbers of a diagonal cell. */
 static inline void rnn_numbers(const rnn_views *v, int64_t h, int64_t d, const double *y, double *w) {
     const real *weight = (const real *)v->weight->data + h * v->rows * v->D;
     for (int i = 0; i < v->cell->numbers; i++) w[i] = (double)weight[i * v->D + d];
@@ -80,7 +80,7 @@ static inline void rnn_numbers(const rnn_views *v, int64_t h, int64_t d, const d
     }
 }
 
-/* What a cell is given for element d. */
+/* The arguments of a cell for element d. */
 typedef struct rnn_element {
     double x[RNN_MOST_GATES], w[RNN_MOST_NUMBERS], before[RNN_MOST_STATES];
 } rnn_element;
@@ -94,7 +94,10 @@ static inline rnn_element rnn_element_of(const rnn_views *v, int64_t b, int64_t 
     return e;
 }
 
-/* `before`, the state in front of token n, becomes 0 where it begins a document; `after` is that behind it. */
+/*
+ * `before`, the state in front of token n, is set to 0 if the token begins a document; `after` becomes the state behind
+ * it.
+ */
 static inline void rnn_step(const rnn_views *v, int64_t b, int64_t n, int64_t h, double *before, double *after) {
     for (int64_t i = 0; i < v->size && rnn_begins(v, b, n); i++) before[i] = 0;
     for (int64_t d = 0; d < v->D; d++) {

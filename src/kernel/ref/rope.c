@@ -33,7 +33,7 @@ static ls_status prepare_rotate(const ls_kernel_call *call, void **state) {
     return ls_kernel_check(LS_KERNEL_ROTATE, LS_REAL, call);
 }
 
-/* Rotates elements i and i + D/2 of a head against each other. direction: 1, or -1 for the inverse. */
+/* Rotates the pairs (i, i + D/2) of a head. direction: 1, or -1 for the inverse. */
 static void rotate_head(const real *x, const real *table, int64_t D, double direction, real *y) {
     for (int64_t i = 0; i < D / 2; i++) {
         const double c = (double)table[i], s = direction * (double)table[i + D / 2];

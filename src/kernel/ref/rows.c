@@ -1,7 +1,6 @@
 /*
- * Rows that go where their ids say: deal_rows takes those of x that have an id, collect_rows puts them back to where
- * they were taken from, scale_rows multiplies each by the row of a table that its id names. An id of LS_ID_ELSEWHERE is
- * none.
+ * Rows that move by their ids: deal_rows takes the rows of x that have an id, collect_rows puts rows back to the places
+ * they were taken from, scale_rows multiplies each row by the table row that its id names. LS_ID_ELSEWHERE means no id.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* take_along, its gradient, and topk: each row by itself. */
+/* take_along, its gradient, and topk; each row is independent. */
 #include "kernel/ref/ref_impl.h"
 
 static ls_status prepare_take(const ls_kernel_call *call, void **state) {
@@ -51,7 +51,7 @@ static bool comes_first(const real *x, int64_t a, int64_t b) {
     return x[a] > x[b] || (x[a] == x[b] && a < b);
 }
 
-/* The next in order behind `after`; -1: the first of all. */
+/* The next element in descending order after element `after`; -1: the first of all. */
 static int64_t next_of(const real *x, int64_t K, int64_t after) {
     int64_t best = -1;
     for (int64_t k = 0; k < K; k++)

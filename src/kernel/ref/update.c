@@ -1,6 +1,6 @@
 /*
- * step_control computes what all tensors of a step share; the kernels of optimisers update a run of them (contracts.c
- * has their formulas).
+ * step_control computes the values that all tensors of a step share; the kernels of optimisers update a range of
+ * elements (contracts.c has their formulas).
  */
 #include "kernel/ref/ref_impl.h"
 
@@ -24,7 +24,7 @@ static void run_control(const ls_kernel_call *call, void *state, ls_pool *pool) 
 
 /* --- one element -------------------------------------------------------------------------------------------------- */
 
-/* Elements of one unit, and what holds for it. */
+/* The elements of one unit, and the values that apply to all of them. */
 typedef struct unit {
     const ls_kernel_call *call;
     const double *control;
@@ -32,12 +32,12 @@ typedef struct unit {
     int64_t first, last;
 } unit;
 
-/* The gradient of element i as it is applied. */
+/* The gradient of element i, with all factors. */
 static double gradient(const unit *u, int64_t i) {
     return (double)((const real *)u->call->in[0].data)[i] * u->control[LS_CONTROL_SCALE];
 }
 
-/* The new value of parameter i, of which the last output has a copy. */
+/* Sets parameter i, in the master and in its copy, the last output. */
 static void set(const unit *u, int64_t i, double x) {
     real *master = u->call->out[0].data, *param = u->call->out[u->call->n_out - 1].data;
     master[i] = (real)x;
