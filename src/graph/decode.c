@@ -1,9 +1,9 @@
 /*
- * Turns a model's graph into one that continues a sequence. It has two parts: the nodes that compute what must be kept
- * of all tokens (keys and values), at once (the prefill), and then all nodes for a single new token: an op's row says
- * what it keeps and what stands for it there (attention over a cache, to which the new token's key and value are
- * added). An op without such a rule is repeated, and must work token by token. What has a state keeps only that, behind
- * the tokens that are given.
+ * Turns a model's graph into one that continues a sequence. The result has two parts: the nodes that compute what must
+ * be kept of all tokens, such as keys and values, for all given tokens at once (the prefill); then all nodes for a
+ * single new token. An op's row says what the op keeps, and what takes its place in the second part (for attention:
+ * attention over a cache, to which the new token's key and value are added). An op without such a rule is repeated, and
+ * must work token by token. An op with a state keeps only the state behind the given tokens.
  */
 #include "graph/graph_impl.h"
 
@@ -13,14 +13,14 @@ struct ls_next {
     const ls_graph *from;
     ls_graph *to;
     bool one;              /* the part for the new token is being built; otherwise the prefill */
-    ls_tensor *whole;      /* by tensor of `from`: its clone in the prefill; LS_NO_TENSOR: none */
-    ls_tensor *map;        /* by tensor of `from`: its clone in the part that is being built */
+    ls_tensor *whole;      /* by tensor of `from`: its copy in the prefill; LS_NO_TENSOR: none */
+    ls_tensor *map;        /* by tensor of `from`: its copy in the part that is being built */
     ls_tensor place;       /* the input with the new token's position */
-    ls_tensor behind;      /* the input LS_NEXT_BEHIND; LS_NO_TENSOR: nothing has asked for it */
-    ls_tensor *spans;      /* by mask of out->mask: the input with its spans */
+    ls_tensor behind;      /* the input LS_NEXT_BEHIND; LS_NO_TENSOR: not needed so far */
+    ls_tensor *spans;      /* by index in out->mask: the input with its spans */
     ls_tensor *state;      /* by node of `from`: its state; LS_NO_TENSOR: it has none */
-    int node;              /* of `from`, at work */
-    const bool *continued; /* by node of `from`: whether the part for the new token has it */
+    int node;              /* the node of `from` whose rule is running */
+    const bool *continued; /* by node of `from`: whether the part for the new token has the node */
     ls_decoding *out;
 };
 
@@ -53,7 +53,7 @@ ls_tensor ls_next_state(const ls_next *n) { return n->state[n->node]; }
 
 ls_tensor ls_next_place(const ls_next *n) { return n->place; }
 
-/* Like the first input of tokens. */
+/* It has the shape of the first input of tokens. */
 ls_tensor ls_next_behind(ls_next *n) {
     const ls_graph *from = n->from;
     for (int t = 1; t < from->n_tensors && n->behind.id == 0; t++) {
@@ -93,7 +93,7 @@ static ls_tensor clone_leaf(ls_next *n, ls_tensor t) {
     return ls_graph_leaf(n->to, info->role, name, info->dtype, &shape);
 }
 
-/* Whether nothing that the node touches has tokens. */
+/* Whether no tensor of the node has tokens. */
 static bool is_whole(const ls_graph *g, const ls_node *node) {
     bool whole = true;
     for (int i = 0; i < node->n_in; i++) whole &= !has_factor(g, node->in[i]);
@@ -147,7 +147,10 @@ static void clone_node(ls_next *n, const ls_node *node) {
 
 /* --- the two parts ------------------------------------------------------------------------------------------------ */
 
-/* Marks the nodes that the wanted tensors depend on, in that part; their inputs become wanted too. */
+/*
+ * Marks the nodes that the wanted tensors depend on in one of the two parts; the inputs of these nodes become wanted
+ * too.
+ */
 static void find_needed(const ls_graph *g, bool one, bool *wanted, bool *needed) {
     for (int n = g->n_nodes - 1; n >= 0; n--) {
         const unsigned unread = one ? g->nodes[n].op->unread : 0;
@@ -162,13 +165,13 @@ static void clone_needed(ls_next *n, const bool *needed) {
         if (needed[n->node]) clone_node(n, &n->from->nodes[n->node]);
 }
 
-/* Marks the inputs that a node keeps for the tokens that follow. */
+/* Marks the inputs that a node keeps for later tokens. */
 static void find_caches(const ls_node *node, bool *kept) {
     for (int i = 0; i < node->n_in; i++)
         if ((node->op->cache >> i & 1) != 0) kept[node->in[i].id] = true;
 }
 
-/* The prefill: what is kept of all tokens, and nodes with states, with all that these follow from. */
+/* The prefill: the tensors that are kept of all tokens, the nodes with states, and all nodes that these depend on. */
 static void build_prefill(ls_next *n, const bool *needed, const bool *kept) {
     const ls_graph *from = n->from;
     bool *wanted = LS_NEW_ARRAY(n->to->arena, bool, from->n_tensors),

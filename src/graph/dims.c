@@ -1,6 +1,6 @@
 /*
- * What the dimensions of a node's tensors stand for: reads the notation of op rows (ls_op.dims), with the shapes of the
- * node's tensors.
+ * What the dimensions of a node's tensors stand for: reads the notation of op rows (ls_op.dims) together with the
+ * shapes of the node's tensors.
  */
 #include "graph/graph_impl.h"
 
@@ -13,7 +13,7 @@ typedef struct reader {
     const ls_graph *graph;
     const ls_node *node;
     const char *at;
-    signed char letter[NAMES];     /* by name: 1 + its number; 0: not met yet */
+    signed char letter[NAMES];     /* by name: 1 + the number of the letter; 0: not seen yet */
     signed char star[LS_MAX_DIMS]; /* the same for the dimensions of a star */
     ls_node_dims *out;
 } reader;
@@ -33,7 +33,7 @@ static signed char letter_of(reader *r, char name) {
     return (signed char)(*known - 1);
 }
 
-/* A name, or some in ( ) or [ ]. */
+/* Reads one name, or several in ( ) or [ ]. */
 static ls_dim_letters read_dim(reader *r) {
     ls_dim_letters dim = {.segments = *r->at == '['};
     if (isalpha((unsigned char)*r->at)) {
@@ -52,7 +52,7 @@ static ls_dim_letters read_dim(reader *r) {
     return dim;
 }
 
-/* Dimensions that are written in a tensor's text, but for the star. */
+/* The number of dimensions that a text names, not counting the star. */
 static int count_written(const char *text) {
     int n = 0;
     for (bool within = false; *text != 0 && *text != ',' && *text != '>'; text++) {
@@ -63,7 +63,9 @@ static int count_written(const char *text) {
     return n;
 }
 
-/* One tensor's text; the dimensions are those of `t`, or none are noted for an input that the node does not have. */
+/*
+ * Reads the text of one tensor. The letters are noted for the dimensions of `t`; if the node lacks this input, nowhere.
+ */
 static void read_tensor(reader *r, ls_tensor t, ls_tensor_dims *out) {
     const int ndim = t.id != 0 ? ls_graph_tensor(r->graph, t)->shape.ndim : 0, written = count_written(r->at);
     out->same = *r->at == '=';

@@ -1,21 +1,21 @@
 /*
- * The factors of a graph: what dimensions of its tensors stand for, found from the letters of its nodes. Dimensions
- * that meet under one letter are one thing. Where a product or segments meet a dimension that was taken for one thing,
- * it becomes a product or segments everywhere: unification of terms (Robinson 1965), in which sizes say how the parts
- * of two products correspond.
+ * The factors of a graph: what the dimensions of its tensors stand for, found from the letters of its nodes. Dimensions
+ * with the same letter in a node are the same thing. Where a product or segments meet a dimension that was taken for a
+ * single thing, this dimension becomes a product or segments everywhere: unification of terms (Robinson 1965), in which
+ * the sizes decide how the parts of two products correspond.
  */
 #include "graph/graph_impl.h"
 
 typedef enum form { ATOM, PRODUCT, SEGMENTS } form;
 
-/* What a dimension stands for. Terms that are found to be one share a root, which has the form. */
+/* What a dimension stands for. Terms that were found to be equal share a root, which has the form. */
 typedef struct term {
-    int parent; /* itself: a root */
+    int parent; /* its own index: a root */
     form form;
-    int n, part[LS_DIM_LETTERS]; /* of a product, outermost first; of segments, in their order */
-    int64_t size;                /* 0: not known yet, of a letter that no dimension has alone */
-    bool whole;                  /* some node needs all of it */
-    int number;                  /* of an atom: 1 + its number among the factors; 0: none yet */
+    int n, part[LS_DIM_LETTERS]; /* parts of a product, outermost first; or of segments, in order */
+    int64_t size;                /* 0: not known yet; the size of a letter that is never a dimension by itself */
+    bool whole;                  /* some node needs the whole dimension */
+    int number;                  /* of a term without parts: 1 + its number among the factors; 0: none yet */
     ls_factor is;
 } term;
 
@@ -25,7 +25,7 @@ typedef struct finder {
     term *terms;
     int n;
     size_t capacity;
-    int first[LS_NODE_LETTERS]; /* of the node at work: the terms of its letters; -1: none yet */
+    int first[LS_NODE_LETTERS]; /* by letter of the current node: its term; -1: none yet */
     ls_factors *out;
     size_t factor_capacity;
 } finder;
@@ -48,12 +48,12 @@ static void join(finder *f, int from, int to) {
     f->terms[from].parent = to;
 }
 
-/* They have no parts in common, so neither is cut. */
+/* Two terms that have no parts in common: neither can be cut. */
 static void keep_whole(finder *f, int a, int b) { f->terms[a].whole = f->terms[b].whole = true; }
 
 static void unify(finder *f, int a, int b);
 
-/* Makes `large` the product of `part` and a rest, which is returned; -1: it is none. */
+/* Makes `large` the product of `part` and a remainder, which is returned; -1: that is not possible. */
 static int divide(finder *f, int large, int part) {
     const int64_t size = f->terms[large].size, of = f->terms[part].size;
     if (size % of != 0) return -1;
@@ -65,7 +65,10 @@ static int divide(finder *f, int large, int part) {
     return root_of(f, rest);
 }
 
-/* Parts of two products of one size, from the outermost on: the larger of two is the other and a rest. */
+/*
+ * Unifies the parts of two products of one size, from the outermost on: of two parts, the larger one is the product of
+ * the smaller one and a remainder.
+ */
 static void unify_products(finder *f, int a, int b) {
     const term x = f->terms[a], y = f->terms[b];
     int i = 0, j = 0, left = root_of(f, x.part[0]), right = root_of(f, y.part[0]);
@@ -94,7 +97,7 @@ static bool same_sizes(finder *f, const term *a, const term *b) {
     return same;
 }
 
-/* The two are one thing. */
+/* The two terms are the same thing. */
 static void unify(finder *f, int a, int b) {
     a = root_of(f, a);
     b = root_of(f, b);
@@ -120,7 +123,7 @@ static void unify(finder *f, int a, int b) {
 
 /* --- the letters of a node ---------------------------------------------------------------------------------------- */
 
-/* The term of a tensor's dimension: they come first, in the order of tensors. */
+/* The index of the term of a tensor's dimension. These terms come first, in the order of tensors. */
 static int term_of(ls_tensor t, int d) { return t.id * LS_MAX_DIMS + d; }
 
 static int term_of_letter(finder *f, const ls_node_dims *dims, int letter, int64_t size) {
@@ -135,8 +138,8 @@ static void meet_single(finder *f, const ls_node_dims *dims, const ls_dim_letter
 }
 
 /*
- * A product or segments, of which one letter's size at most is not known from dimensions of its own. What has one
- * element is left out of a product, and where nothing is left the dimension is no product.
+ * Unifies a dimension with a product or segments of letters; the size of at most one letter may be unknown. Letters of
+ * one element are left out of a product; if none remain, the dimension is not a product.
  */
 static void meet_compound(finder *f, const ls_node_dims *dims, const ls_dim_letters *dim, int at) {
     const int64_t size = f->terms[root_of(f, at)].size;
@@ -156,7 +159,7 @@ static void meet_compound(finder *f, const ls_node_dims *dims, const ls_dim_lett
     if (c.n > 0) unify(f, at, c.n == 1 ? c.part[0] : compound);
 }
 
-/* First the letters that are dimensions of their own, from which the others' sizes follow. */
+/* First the letters that are dimensions by themselves, as the sizes of the others follow from these. */
 static void meet(finder *f, const ls_node *node) {
     ls_node_dims dims;
     ls_node_dims_find(f->graph, node, &dims);
@@ -185,7 +188,7 @@ static int number_of(finder *f, int t, bool whole) {
     return atom->number - 1;
 }
 
-/* Adds the factors of a term to a segment; whether they have room, and are a product. */
+/* Adds the factors of a term to a segment; returns whether there is room for them and they form a product. */
 static bool add_product(finder *f, int t, bool whole, ls_segment *segment) {
     t = root_of(f, t);
     const term is = f->terms[t];
@@ -201,14 +204,14 @@ static bool add_product(finder *f, int t, bool whole, ls_segment *segment) {
     return fits;
 }
 
-/* How many segments the term is, which a product has where what it begins with is segments. */
+/* The number of segments of a term; a product has those of its outermost part. */
 static int count_segments(finder *f, int t) {
     t = root_of(f, t);
     if (f->terms[t].form == PRODUCT) return count_segments(f, f->terms[t].part[0]);
     return f->terms[t].form == SEGMENTS ? f->terms[t].n : 1;
 }
 
-/* Segment k of the term: of a product, that of its outermost part times the others. */
+/* Writes segment k of a term: of a product, segment k of its outermost part times the other parts. */
 static bool add_segment(finder *f, int t, int k, bool whole, ls_segment *segment) {
     t = root_of(f, t);
     const term is = f->terms[t];
@@ -219,7 +222,9 @@ static bool add_segment(finder *f, int t, int k, bool whole, ls_segment *segment
     return fits;
 }
 
-/* What is neither a product of a few factors nor segments of such is one factor, and whole. */
+/*
+ * A dimension that is neither a product of a few factors nor segments of such products is one factor, and needed whole.
+ */
 static ls_factored_dim factor_dim(finder *f, int t) {
     ls_factored_dim dim = {0};
     t = root_of(f, t);
@@ -240,7 +245,7 @@ void ls_factors_find(const ls_graph *g, ls_arena *arena, ls_factors *out) {
         }
     }
     for (int n = 0; n < g->n_nodes; n++) meet(&f, &g->nodes[n]);
-    for (int t = 1; t < g->n_tensors; t++) /* a gradient is of its parameter's dimensions */
+    for (int t = 1; t < g->n_tensors; t++) /* a gradient has its parameter's dimensions */
         for (int d = 0; d < g->tensors[t].shape.ndim && g->tensors[t].of.id != 0; d++)
             unify(&f, term_of(ls_graph_at(g, t), d), term_of(g->tensors[t].of, d));
     for (int t = 1; t < g->n_tensors; t++)

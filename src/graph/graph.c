@@ -1,4 +1,4 @@
-/* Building graphs: leaves, nodes, names, and the first mistake; and which integers a tensor may hold. */
+/* Building graphs: leaves, nodes, names, and the first mistake; also which integers a tensor may hold. */
 #include "graph/graph_impl.h"
 
 #include <stdarg.h>
@@ -23,7 +23,7 @@ ls_graph *ls_graph_create(ls_dtype dtype) {
     g->dtype = trainable ? dtype : LS_F32;
     g->accumulator = ls_dtype_accumulator(g->dtype);
     g->status = ls_ok();
-    (void)LS_PUSH(arena, g->tensors, g->n_tensors, g->tensor_capacity); /* id 0 is no tensor */
+    (void)LS_PUSH(arena, g->tensors, g->n_tensors, g->tensor_capacity); /* id 0 means no tensor */
     if (!trainable)
         ls_graph_fail(g,
                       ls_error(LS_INVALID, "graph: element type %s (%d) cannot be trained; expected f32, f64 or bf16",
@@ -57,7 +57,7 @@ bool ls_graph_usable(ls_graph *g, ls_tensor t, const char *user) {
     return false;
 }
 
-/* Whether the graph and an argument of the public function `user` are not NULL; keeps the mistake otherwise. */
+/* Checks that the graph and an argument of the public function `user` are not NULL; otherwise notes the mistake. */
 static bool is_given(ls_graph *g, const void *argument, const char *user, const char *name) {
     if (g != NULL && argument == NULL) ls_graph_fail(g, ls_error(LS_INVALID, "%s: %s is NULL", user, name));
     return g != NULL && argument != NULL;
@@ -67,7 +67,7 @@ static ls_tensor declared_twice(ls_graph *g, const char *name) {
     return ls_graph_fail(g, ls_error(LS_INVALID, "tensor \"%s\" is declared twice", name));
 }
 
-/* Each dimension is at least 1, and the size in bytes fits into an int64_t. */
+/* Each dimension must be at least 1, and the size in bytes must fit in an int64_t. */
 static ls_status check_sizes(const char *name, const ls_shape *shape) {
     double elements = 1;
     for (int i = 0; i < shape->ndim; i++) {
@@ -122,7 +122,7 @@ ls_tensor ls_named(ls_graph *g, ls_tensor t, const char *format, ...) {
     if (strcmp(g->tensors[t.id].name, name) == 0) return t;
     if (role != LS_ROLE_VALUE && has_leaf(g, role, name)) return declared_twice(g, name);
     g->tensors[t.id].name = ls_arena_strdup(g->arena, name);
-    if (role != LS_ROLE_VALUE) add_leaf(g, t.id); /* the entry under its old name stays, unused */
+    if (role != LS_ROLE_VALUE) add_leaf(g, t.id); /* the entry under its old name remains, unused */
     return t;
 }
 
@@ -281,7 +281,7 @@ static void narrow(ls_id_range *range, ls_id_range by) {
 ls_id_range ls_graph_id_range(const ls_graph *g, ls_tensor ids) {
     ls_id_range range = {INT64_MAX, true};
     ls_arena *scratch = ls_arena_create();
-    bool *moved = LS_NEW_ARRAY(scratch, bool, g->n_tensors); /* tensors of the same integers */
+    bool *moved = LS_NEW_ARRAY(scratch, bool, g->n_tensors); /* whether a tensor has the same integers */
     moved[ids.id] = true;
     for (int n = 0; n < g->n_nodes; n++) { /* inputs come before the nodes that read them */
         const ls_node *node = &g->nodes[n];
@@ -316,7 +316,7 @@ ls_graph *ls_graph_bare(const ls_graph *g, ls_arena *arena) {
 void ls_graph_own_outputs(ls_graph *g, const ls_node *node) {
     for (int o = 0; o < node->n_out; o++) {
         ls_tensor_info *info = &g->tensors[node->out[o].id];
-        const int shared = node->op->in_place[o] - 1; /* the input whose storage it takes over; -1: none */
+        const int shared = node->op->in_place[o] - 1; /* the input whose storage the output uses; -1: none */
         info->producer = g->n_nodes;
         if (shared >= 0) info->storage = g->tensors[node->in[shared].id].storage;
     }

@@ -1,9 +1,9 @@
 /*
- * Diagonal cells by Newton's method (Danieli et al., "ParaRNN", arXiv 2510.21450): states of all tokens are guessed,
- * and a step takes from them the solution of the linear recurrence that the cell is around the guess, which is
- * parallel along the sequence (ops/recurrence.c). Token k is exact after k steps; where the cell forgets, all are after
- * a few. All but the last step are constants to derivatives: at the solution a step does not depend on where it began,
- * so what goes through the last one is the gradient, a recurrence backwards.
+ * Diagonal cells by Newton's method (Danieli et al., "ParaRNN", arXiv 2510.21450). The states of all tokens are
+ * guessed. A step linearises the cell around the guess, and the solution of this linear recurrence, which is parallel
+ * along the sequence (ops/recurrence.c), is the next guess. Token k is exact after k steps; if the cell forgets, all
+ * tokens are after a few steps. All steps but the last are constants for derivatives: at the solution a step does not
+ * depend on its guess, so the derivative of the last step is the gradient, a recurrence in the other direction.
  */
 #include "longspan/newton.h"
 
@@ -15,13 +15,19 @@ enum { MOST_GATES = 3, MOST_STATES = 2, MOST_NUMBERS = 5 };
 
 typedef struct layer layer;
 
-/* A cell: from the states in front of tokens it makes those behind them, and their slopes, row by row. */
+/*
+ * A cell: computes the states after each token from the states before, and the slopes (partial derivatives), row by
+ * row.
+ */
 typedef struct cell {
     ls_rnn_kind kind;
     void (*apply)(const layer *l, const ls_tensor *before, ls_tensor *after, ls_tensor *slope);
 } cell;
 
-/* Of heads in one: x of each gate [B,S,E], numbers of each [E]; and 0 for the first tokens of documents, or none. */
+/*
+ * The heads of a layer as one: x of each gate [B,S,E], the weights of each gate [E]; and a tensor that is 0 for the
+ * first tokens of documents, or none.
+ */
 struct layer {
     ls_graph *g;
     const cell *cell;
@@ -44,7 +50,7 @@ static ls_tensor compute(ls_graph *g, const ls_tensor *in, int n_in, const ls_ma
 
 /* --- cells (longspan/rnn.h) --------------------------------------------------------------------------------------- */
 
-/* The sigmoid of a gate of y. */
+/* The sigmoid of a gate that depends on y. */
 static ls_tensor gate_of(const layer *l, int i, ls_tensor y) {
     const ls_tensor in[] = {y, l->x[i], l->w[i]};
     return COMPUTE(l->g, in, {LS_MAP_MUL, 0, 2, 0, 0}, {LS_MAP_ADD, 1, 3, 0, 0}, {LS_MAP_SIGMOID, 4, 0, 0, 0});
@@ -66,14 +72,14 @@ static void apply_gru(const layer *l, const ls_tensor *before, ls_tensor *after,
                        {LS_MAP_ADD, 21, 7, 0, 0}, {LS_MAP_MUL, 18, 22, 0, 0}, {LS_MAP_ADD, 13, 23, 0, 0});
 }
 
-/* The sigmoid of a gate of y and c. */
+/* The sigmoid of a gate that depends on y and c. */
 static ls_tensor peephole_of(const layer *l, int i, ls_tensor y, ls_tensor c, ls_tensor of_c) {
     const ls_tensor in[] = {y, l->x[i], l->w[i], c, of_c};
     return COMPUTE(l->g, in, {LS_MAP_MUL, 0, 2, 0, 0}, {LS_MAP_ADD, 1, 5, 0, 0}, {LS_MAP_MUL, 3, 4, 0, 0},
                    {LS_MAP_ADD, 6, 7, 0, 0}, {LS_MAP_SIGMOID, 8, 0, 0, 0});
 }
 
-/* States y, c. */
+/* The states are y, c. */
 static void apply_lstm(const layer *l, const ls_tensor *before, ls_tensor *after, ls_tensor *slope) {
     ls_graph *g = l->g;
     const ls_tensor y = before[0], old = before[1], f = peephole_of(l, 0, y, old, l->w[3]),
@@ -86,7 +92,7 @@ static void apply_lstm(const layer *l, const ls_tensor *before, ls_tensor *after
                     t = COMPUTE(g, only_c, {LS_MAP_TANH, 0, 0, 0, 0});
     after[0] = ls_mul(g, o, t);
     after[1] = c;
-    /* Of c by c: f + (c - z) f (1 - f) wfc. By y: (c - z) f (1 - f) wf + (1 - f) (1 - z z) wz. */
+    /* Slope of c by c: f + (c - z) f (1 - f) wfc; of c by y: (c - z) f (1 - f) wf + (1 - f) (1 - z z) wz. */
     const ls_tensor by_c[] = {old, z, f, l->w[3]}, by_y[] = {old, z, f, l->w[0], l->w[2]};
     slope[3] =
         COMPUTE(g, by_c, {LS_MAP_SUB, 0, 1, 0, 0}, {LS_MAP_MUL, 4, 2, 0, 0}, {LS_MAP_NUMBER, 0, 0, 0, 1},
@@ -95,7 +101,7 @@ static void apply_lstm(const layer *l, const ls_tensor *before, ls_tensor *after
                        {LS_MAP_MUL, 1, 1, 0, 0}, {LS_MAP_NUMBER, 0, 0, 0, 1}, {LS_MAP_SUB, 9, 8, 0, 0},
                        {LS_MAP_MUL, 10, 4, 0, 0}, {LS_MAP_ADD, 7, 11, 0, 0}, {LS_MAP_SUB, 9, 2, 0, 0},
                        {LS_MAP_MUL, 12, 13, 0, 0});
-    /* Of y by c, of the new one: o (1 - o) woc t + o (1 - t t); by y besides t o (1 - o) wo. */
+    /* Slope of y by the new c: o (1 - o) woc t + o (1 - t t); of y by y, in addition: t o (1 - o) wo. */
     const ls_tensor of_new[] = {o, t, l->w[4]}, of_o[] = {o, t, l->w[1]};
     const ls_tensor through = COMPUTE(g, of_new, {LS_MAP_NUMBER, 0, 0, 0, 1}, {LS_MAP_SUB, 3, 0, 0, 0},
                                       {LS_MAP_MUL, 4, 2, 0, 0}, {LS_MAP_MUL, 5, 1, 0, 0}, {LS_MAP_MUL, 1, 1, 0, 0},
@@ -117,7 +123,7 @@ static const cell *cell_of(ls_rnn_kind kind) {
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-/* States, and what belongs to each, are [B,S,states E]: those of E elements one behind the other. */
+/* States, and tensors with a value per state, are [B,S,states E]: first the E elements of the first state. */
 static void take_apart(const layer *l, ls_tensor h, ls_tensor *state) {
     const int64_t E = ls_graph_tensor(l->g, l->x[0])->shape.dim[2].size, size[MOST_STATES] = {E, E};
     if (l->states == 1)
@@ -130,13 +136,13 @@ static ls_tensor put_together(ls_graph *g, const ls_tensor *part, int n) {
     return n == 1 ? part[0] : ls_join(g, n, part);
 }
 
-/* 0 at the first tokens of documents. */
+/* t, with 0 at the first tokens of documents. */
 static ls_tensor within_documents(const layer *l, ls_tensor t) {
     const ls_tensor in[] = {t, l->follows};
     return l->follows.id != 0 ? COMPUTE(l->g, in, {LS_MAP_MUL, 0, 1, 0, 0}) : t;
 }
 
-/* What the cell makes of guesses h, and its slopes there [B,S,states states E], constants. */
+/* The states that the cell computes from guesses h, and its slopes there [B,S,states states E], as constants. */
 static ls_tensor apply(const layer *l, ls_tensor h, ls_tensor *slopes) {
     ls_tensor before[MOST_STATES], after[MOST_STATES], slope[MOST_STATES * MOST_STATES];
     take_apart(l, constant(l->g, within_documents(l, ls_shift(l->g, h, 1))), before);
@@ -156,12 +162,12 @@ static ls_tensor solve(const layer *l, ls_tensor slopes, ls_tensor x) {
     return ls_merge_last(l->g, ls_recurrence(l->g, gate, ls_split_last(l->g, x, K, E)));
 }
 
-/* What is left to find in guesses h, of which the cell makes `made`: the difference. */
+/* The difference between guesses h and `made`, which the cell computes from them. */
 static ls_tensor rest_of(const layer *l, ls_tensor made, ls_tensor h) {
     return ls_add(l->g, made, constant(l->g, ls_scale(l->g, h, -1)));
 }
 
-/* One step from guesses h; *rest: what was left in front of it. */
+/* One step from guesses h; *rest: the difference before the step. */
 static ls_tensor improve(const layer *l, ls_tensor h, bool last, ls_tensor *rest) {
     ls_tensor slopes;
     const ls_tensor made = apply(l, h, &slopes);
@@ -170,7 +176,7 @@ static ls_tensor improve(const layer *l, ls_tensor h, bool last, ls_tensor *rest
     return ls_add(l->g, h, solve(l, slopes, *rest));
 }
 
-/* The guess without any: what the cell makes of states that are 0. */
+/* The first guess: what the cell computes from states of 0. */
 static ls_tensor begin(const layer *l) {
     ls_tensor zero[MOST_STATES], after[MOST_STATES], slope[MOST_STATES * MOST_STATES];
     for (int i = 0; i < l->states; i++) zero[i] = constant(l->g, ls_scale(l->g, l->x[0], 0));
@@ -178,13 +184,15 @@ static ls_tensor begin(const layer *l) {
     return constant(l->g, put_together(l->g, after, l->states));
 }
 
-/* What is left in the states behind the last step. */
+/* The difference in the states after the last step. */
 static ls_tensor last_rest(const layer *l, ls_tensor h) {
     ls_tensor slopes;
     return rest_of(l, constant(l->g, apply(l, h, &slopes)), h);
 }
 
-/* Where a state differs by more than the bound from what the cell makes of the one before: 1 or 0, G [B,S,E]. */
+/*
+ * 1 where a state differs by more than the bound from what the cell computes from the previous one, else 0; G [B,S,E].
+ */
 static ls_tensor find_wrong(const layer *l, ls_tensor rest, double bound) {
     const ls_map_step step[] = {
         {LS_MAP_ABS, 0, 0, 0, 0}, {LS_MAP_NUMBER, 0, 0, 0, bound}, {LS_MAP_LE, 1, 2, 0, 0}, {LS_MAP_NOT, 3, 0, 0, 0}};
@@ -206,7 +214,7 @@ static ls_tensor sum_of_squares(const layer *l, ls_tensor rest) {
                   constant(l->g, ls_map(l->g, &rest, 1, &(ls_expression){.step = &square, .n_steps = 1, .wide = 1})));
 }
 
-/* *count: how many are wrong, to be asked for where a loss is not finite. */
+/* *count: how many are wrong; an engine reads it if a loss is not finite. */
 static void report(const layer *l, ls_tensor wrong, ls_tensor weight, const ls_newton_form *form, ls_tensor *count) {
     ls_graph *g = l->g;
     const ls_shape *s = &ls_graph_tensor(g, wrong)->shape;
@@ -223,13 +231,15 @@ static void report(const layer *l, ls_tensor wrong, ls_tensor weight, const ls_n
         (ls_shortfall){*count, ls_arena_strdup(g->arena, what)};
 }
 
-/* NaN there. */
+/* y, with NaN where it is wrong. */
 static ls_tensor spoil(ls_graph *g, ls_tensor y, ls_tensor wrong) {
     const ls_tensor in[] = {y, wrong};
     return COMPUTE(g, in, {LS_MAP_NUMBER, 0, 0, 0, INFINITY}, {LS_MAP_SUB, 2, 2, 0, 0}, {LS_MAP_WHERE, 1, 3, 0, 0});
 }
 
-/* 1 for tokens whose document has others in front, 0 for its first, of the graph's type and with a last dimension. */
+/*
+ * 1 for tokens with others before them in their document, 0 for the first; in the graph's type, with a last dimension.
+ */
 static ls_tensor followers(ls_graph *g, ls_tensor places) {
     const ls_shape *s = &ls_graph_tensor(g, places)->shape;
     const int64_t size[] = {s->dim[0].size, s->dim[1].size, 1};
@@ -257,7 +267,7 @@ static ls_status check(const ls_graph *g, ls_tensor x, ls_tensor weight, const l
                     "rnn_newton: x and weight have other shapes than those of a cell of its kind of ls_rnn");
 }
 
-/* Puts heads in one. */
+/* Merges the heads into one. */
 static layer layer_of(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_newton_form *form) {
     const ls_rnn_sizes sizes = ls_rnn_sizes_of(form->kind);
     const ls_shape *w = &ls_graph_tensor(g, weight)->shape;
@@ -272,7 +282,7 @@ static layer layer_of(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_newto
     return l;
 }
 
-/* What was left in front of each step and behind the last, as ls_newton_progress has it. */
+/* The differences before each step and after the last, in the form of ls_newton_progress. */
 typedef struct left {
     ls_tensor *missing, *squares;
     int n;
@@ -283,7 +293,7 @@ static void add_left(const layer *l, ls_tensor rest, ls_tensor wrong, left *to) 
     to->squares[to->n++] = sum_of_squares(l, rest);
 }
 
-/* States, and where they are none. */
+/* The states after all steps; *wrong: where they have not converged. */
 static ls_tensor take_steps(const layer *l, const ls_newton_form *form, ls_newton_progress *progress,
                             ls_tensor *wrong) {
     ls_graph *g = l->g;

@@ -1,6 +1,6 @@
 /*
- * What rules for the prefill of states share (decode.c). Behind the tokens that are given there are places of those
- * that may come, of which a state must know nothing.
+ * Shared by the rules for the prefill of states (decode.c). After the given tokens there are places for the tokens to
+ * come, which must not influence a state.
  */
 #include "graph/graph_impl.h"
 
@@ -16,7 +16,7 @@ ls_tensor ls_prefill_kept(ls_graph *g, ls_tensor x, ls_dtype dtype) {
     return ls_map(g, &x, 1, &(ls_expression){.wide = dtype != g->dtype});
 }
 
-/* 1 where a token is the given one that is `from_end` from the last, 0 elsewhere: [1,S,1]. */
+/* [1,S,1]: 1 for the given token that is `from_end` tokens before the last, 0 elsewhere. */
 static ls_tensor is_last(ls_next *n, int64_t from_end) {
     const ls_map_step step[] = {{LS_MAP_NUMBER, 0, 0, 0, -1 - (double)from_end}, {LS_MAP_EQ, 0, 1, 0, 0}};
     const ls_tensor behind = ls_prefill_behind(n, 3);

@@ -1,4 +1,4 @@
-/* Shape rules that several ops share, and words of their errors. */
+/* Shape rules that several ops share, and the words of their errors. */
 #include "graph/graph_impl.h"
 
 #include <math.h>
@@ -20,8 +20,8 @@ bool ls_shape_equal(const ls_shape *a, const ls_shape *b) {
 }
 
 /*
- * Dimension d of `all` in what has the same dimensions but for those in `over`, which have size 1 there or are not; -1:
- * it is not there. One element may stand for what has no dimensions.
+ * The dimension of `left` that corresponds to dimension d of `all`. left has the same dimensions, except that those in
+ * `over` have size 1 or are missing; -1: dimension d is missing. One element may stand for no dimensions at all.
  */
 static int left_at(const ls_shape *all, unsigned over, const ls_shape *left, int d) {
     if (left->ndim == all->ndim) return d;

@@ -1,7 +1,7 @@
 /*
  * attention: softmax(scale·q·kᵀ)·v under a mask, for grouped query heads, as one op. Heads of v, and so of the result,
- * may have another size than those of q and k. An optional sink is one more logit per query head that takes part in the
- * softmax but has no value. Queries need all keys and values, so the compiler lowers it by a strategy
+ * may have another size than those of q and k. An optional sink is an additional logit per query head that takes part
+ * in the softmax but has no value. Queries need all keys and values, so the compiler lowers it by a strategy
  * (compile/attention/). The gradient op names its forward node, because the strategy keeps data for the backward pass.
  */
 #include "graph/graph_impl.h"
@@ -58,7 +58,7 @@ static ls_status attention_shape(const ls_graph *g, const ls_node *node, ls_tens
     return ls_ok();
 }
 
-/* Of all pairs of a query and a key: 2 operations for each element of a query's head, and for each of its result. */
+/* For all pairs of a query and a key: 2 operations per element of a query's head, and 2 per element of its result. */
 static double dense_flops(const ls_view *in, const ls_view *out, const void *params) {
     (void)params;
     return 2.0 * (double)(ls_view_elements(&in[0]) + ls_view_elements(&out[0])) * (double)in[1].size[1];
@@ -101,7 +101,7 @@ static ls_status sink_grad_shape(const ls_graph *g, const ls_node *node, ls_tens
 
 static const ls_mask *attention_mask(const ls_node *node) { return &((const ls_attention_node *)node->params)->mask; }
 
-/* The new token attends to a cache: the keys and values of the tokens before it, to which it adds its own. */
+/* The new token attends to a cache: the keys and values of the earlier tokens, to which it adds its own. */
 static ls_tensor attention_next(ls_next *n, const ls_node *node) {
     const ls_tensor k = node->in[LS_ATTENTION_K], v = node->in[LS_ATTENTION_V];
     const bool sink = node->n_in > LS_ATTENTION_SINK;
@@ -142,8 +142,7 @@ const ls_op ls_op_attention_grad = {.name = "attention_grad",
                                     .dims = "bs(kg)D,bskD,bskE,bs(kg)E,b(kg)s,bs(kg)E>bs(kg)D,bskD,bskE"};
 
 /*
- * The same with the gradient of the sink, which is a sum over all queries: a rank adds the terms of its own queries and
- * heads.
+ * The same with the gradient of the sink, a sum over all queries: a rank adds the terms of its own queries and heads.
  */
 const ls_op ls_op_attention_sink_grad = {
     .name = "attention_sink_grad",

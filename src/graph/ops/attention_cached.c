@@ -1,9 +1,8 @@
 /*
  * attention_cached: attention of one new token over a cache of keys and values, to which its own key and value are
- * added. The host writes the positions that the token sees into an input (spans), so that one program serves any number
- * of tokens and any mask. Where the cache is cut along the sequence, each rank attends to its own part, and the
- * compiler merges the partial results (compile/attention/cached.c). It is made from an attention node, for the tokens
- * that follow (attention.c).
+ * added. The host writes the positions that the token sees to an input (spans), so that one program serves any number
+ * of tokens and any mask. If the cache is cut along the sequence, each rank attends to its own part, and the compiler
+ * merges the partial results (compile/attention/cached.c). Such nodes are made from attention nodes (attention.c).
  */
 #include "graph/graph_impl.h"
 
@@ -55,7 +54,7 @@ static ls_status cached_shape(const ls_graph *g, const ls_node *node, ls_tensor_
     return ls_ok();
 }
 
-/* Along the sequence only the caches are cut: every rank computes everything else. */
+/* Only the caches are cut along the sequence: every rank computes everything else. */
 const ls_op ls_op_attention_cached = {.name = "attention_cached",
                                       .reach = LS_REACH_ALL,
                                       .least_in = LS_CACHED_SINK,

@@ -1,8 +1,8 @@
 /*
  * linear_blocks, linear_dx_blocks: the products of linear with a frozen matrix that is kept in blocks of numbers
- * (LS_NF4 ...), which are decoded on the way; decode: the numbers of such a matrix, for what else reads it. Only the
+ * (LS_NF4 ...), which are decoded during the product; decode: the numbers of such a matrix, for all other ops. Only the
  * compiler adds them (compile/kept.c), after differentiation. A row of the matrix is whole blocks, so a dimension of
- * numbers is a product of blocks and the numbers of one, of which ranks can share the blocks.
+ * numbers is the product of the blocks and the numbers of one block; ranks can share the blocks.
  */
 #include "graph/graph_impl.h"
 

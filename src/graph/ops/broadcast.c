@@ -1,13 +1,13 @@
 /*
- * broadcast: repeats a tensor along dimensions that it lacks, or has with size 1. It is the gradient of sums, and they
- * are its. One call of the kernel map, whose input has strides of 0.
+ * broadcast: repeats a tensor along dimensions that it lacks, or has with size 1. Broadcasts and sums are each other's
+ * gradients. It is one call of the kernel map, whose input has strides of 0.
  */
 #include "graph/graph_impl.h"
 
 typedef struct broadcast_params {
     ls_shape shape; /* of the result */
     ls_dtype dtype;
-    unsigned over; /* bit d: it is repeated along dimension d */
+    unsigned over; /* bit d: repeated along dimension d */
 } broadcast_params;
 
 static ls_status broadcast_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
@@ -41,7 +41,7 @@ static void broadcast_gradient(ls_gradient *d, const ls_node *node) {
     ls_gradient_summed(d, 0, ls_reduce_into(g, ls_gradient_out(d, 0), over, ls_gradient_sum(d, 0)));
 }
 
-/* Where the dimensions that the input lacks are the first ones: a map counts dimensions from the last one. */
+/* Only if the dimensions that the input lacks are the first ones, since a map counts dimensions from the last one. */
 static bool expression(const ls_graph *g, const ls_node *node, ls_map_params *out) {
     const broadcast_params *params = node->params;
     const int lacking = params->shape.ndim - ls_graph_tensor(g, node->in[0])->shape.ndim;

@@ -1,11 +1,11 @@
 /*
  * conv: a causal depth-wise convolution along the sequence, y[i,e] = sum over t of weight[t,e]·x[i-t,e]. The first
  * tokens of a rank need the last tokens of its neighbour (compile/redistribute/halo.c). The gradient with respect to x
- * is the same convolution in the other direction. A bias is one more row of the weight. Results may go through silu in
- * the same pass; then what silu has read is not kept, but computed again for the gradient (conv_silu_grad).
+ * is the same convolution in the other direction. A bias is an additional row of the weight. Silu may be applied in the
+ * same pass; its input is then not kept, but recomputed for the gradient (conv_silu_grad).
  *
- * Documents in a sequence do not see each other where a node has the reach of its tokens (ls_conv_reach): how many
- * tokens of its document each has before it and, for the gradient, behind it.
+ * If a node has the reach of its tokens (ls_conv_reach), documents of a sequence do not see each other. The reach of a
+ * token is how many tokens of its document come before it and, for the gradient, after it.
  */
 #include "graph/graph_impl.h"
 
@@ -35,7 +35,7 @@ static ls_status conv_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
     return ls_ok();
 }
 
-/* That of x, which a node of conv has accepted; the reach may come behind. */
+/* The shape of x, which conv has accepted; the reach may follow. */
 static ls_status silu_grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]);
     out->dtype = x->dtype;
@@ -43,7 +43,7 @@ static ls_status silu_grad_shape(const ls_graph *g, const ls_node *node, ls_tens
     return ls_ok();
 }
 
-/* That of the sum of the weight's gradient, behind which the reach may come. */
+/* The shape of the weight's gradient sum; the reach may follow. */
 static ls_status dw_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     const ls_tensor_info *sum = ls_graph_tensor(g, node->in[2]);
     out->dtype = sum->dtype;
@@ -106,7 +106,7 @@ static double dw_flops(const ls_view *in, const ls_view *out, const void *params
 }
 
 static double silu_grad_flops(const ls_view *in, const ls_view *out, const void *params) {
-    enum { SLOPE = 12 }; /* as of an activation */
+    enum { SLOPE = 12 }; /* as for an activation */
     return conv_flops(in, out, params) + SLOPE * (double)ls_view_elements(out);
 }
 
@@ -149,7 +149,7 @@ const ls_op ls_op_conv = {.name = "conv",
                           .unread = 1U << 2,
                           .prefill = conv_prefill};
 
-/* Of one token. */
+/* For one token. */
 const ls_op ls_op_conv_next = {.name = "conv_next",
                                .kernel = LS_KERNEL_CONV,
                                .reach = LS_REACH_ALL,
@@ -160,7 +160,7 @@ const ls_op ls_op_conv_next = {.name = "conv_next",
                                .shape = next_shape,
                                .dims = "ATc,ABc,Uc>ABc,ATc"};
 
-/* Of x, the weight and the gradient of the result: that of what silu has read. */
+/* Inputs: x, the weight and the gradient of the result; the output is the gradient of silu's input. */
 const ls_op ls_op_conv_silu_grad = {.name = "conv_silu_grad",
                                     .kernel = LS_KERNEL_CONV_SILU_GRAD,
                                     .reach = LS_REACH_NEIGHBOURS,
@@ -188,7 +188,7 @@ ls_tensor ls_conv(ls_graph *g, ls_tensor x, ls_tensor weight) {
     return ls_conv_within(g, x, weight, &(ls_conv_form){.reach = LS_NO_TENSOR});
 }
 
-/* Whether the weight has one row, so that no token needs another. */
+/* Whether the weight has one row, so that no token needs another one. */
 static bool is_product(const ls_graph *g, ls_tensor x, ls_tensor weight) {
     if (g == NULL || !ls_graph_has(g, x) || !ls_graph_has(g, weight)) return false; /* the op refuses them */
     const ls_tensor_info *of = ls_graph_tensor(g, x), *w = ls_graph_tensor(g, weight);
@@ -196,11 +196,11 @@ static bool is_product(const ls_graph *g, ls_tensor x, ls_tensor weight) {
            w->shape.dim[0].size == 1 && w->shape.dim[1].size == of->shape.dim[2].size;
 }
 
-/* What a convolution with one row is, as a map of each token. */
+/* A convolution with one row, as a map of each token. */
 static ls_tensor product(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_conv_form *form) {
     const ls_tensor in[] = {x, ls_reshape(g, weight, 1, &ls_graph_tensor(g, weight)->shape.dim[1].size), form->bias};
     const bool biased = form->bias.id != 0;
-    const int n_in = biased ? 3 : 2, at = n_in + biased; /* at: what silu reads */
+    const int n_in = biased ? 3 : 2, at = n_in + biased; /* at: the input of silu */
     ls_map_step step[4] = {{LS_MAP_MUL, 0, 1, 0, 0}};
     int n = 1;
     if (biased) step[n++] = (ls_map_step){LS_MAP_ADD, 2, n_in, 0, 0};
@@ -238,8 +238,8 @@ ls_tensor ls_conv_within(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_co
 }
 
 /*
- * Of positions, and of those of the next width - 1 tokens, as operands of a map: min(position, width - 1); and how many
- * of the next tokens have so high a position that they are of the same document.
+ * The inputs of the map are the positions of a token and of the next width - 1 tokens. Results: min(position, width -
+ * 1); and how many of the next tokens belong to the same document, which their positions show.
  */
 static ls_expression reach_of(int width, ls_map_step *step, int *result) {
     int n = 0;

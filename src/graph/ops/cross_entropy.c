@@ -1,9 +1,9 @@
 /*
  * cross_entropy: output 0 is -log softmax(logits)[label] for each token, 0 for the label -100 (ignored). Output 1 is
- * the log-sum-exp of the logits; cross_entropy_grad makes softmax(logits) again, of the logits and it, and returns
- * (softmax - onehot(label)) * dloss, 0 for an ignored label. With params (tensor/params.h) the loss is one of smoothed
- * labels, or has the square of the log-sum-exp as a term. The vocabulary may be cut: then the lowering puts the ranks'
- * losses and log-sum-exps together, and both results are whole (compile/vocabulary.c).
+ * the log-sum-exp of the logits. cross_entropy_grad computes softmax(logits) again, from the logits and the
+ * log-sum-exp, and returns (softmax - onehot(label)) * dloss, 0 for an ignored label. With params (tensor/params.h)
+ * labels are smoothed, or the loss has the square of the log-sum-exp as a term. The vocabulary may be cut: then the
+ * lowering merges the ranks' losses and log-sum-exps, and both results are whole (compile/vocabulary.c).
  */
 #include "graph/graph_impl.h"
 

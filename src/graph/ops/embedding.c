@@ -1,4 +1,4 @@
-/* embedding: looks up rows of a table by id. Its gradient adds each row of dy to the row of its id. */
+/* embedding: looks up rows of a table by id. Its gradient adds each row of dy to the table row of its id. */
 #include "graph/graph_impl.h"
 
 static ls_status embedding_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {

@@ -1,8 +1,8 @@
 /*
- * ls_einsum: what an equation of letters comes to. Letters are of the batch n (in all three), rows i (in a and the
- * result), columns j (in b and the result) or summed k (in a and b). Where one operand has no tokens and no letter is
- * in all three it is a product of matrices; otherwise a contract for each token. Operands are permuted and reshaped
- * where their letters lie otherwise.
+ * ls_einsum: brings an equation of letters to a normal form. A letter is of kind n (batched, in all three tensors), i
+ * (rows, in a and the result), j (columns, in b and the result) or k (summed, in a and b). If one operand has no tokens
+ * and no letter is in all three tensors, the result is a product of matrices; otherwise a contract for each token.
+ * Operands are permuted and reshaped as needed.
  */
 #include "graph/ops/contract_impl.h"
 
@@ -11,13 +11,13 @@
 
 enum { A, B, RESULT, TENSORS };
 
-typedef char letters[LS_MAX_DIMS + 1]; /* a text */
+typedef char letters[LS_MAX_DIMS + 1]; /* a text of letters */
 
 typedef struct equation {
     const char *text;
-    letters of[TENSORS];   /* as written */
+    letters of[TENSORS];   /* of the operands and the result, as written */
     letters tokens;        /* those of the batch and the sequence */
-    letters n, i, j, k;    /* the others, in the order of the result; k in that of b */
+    letters n, i, j, k;    /* the letters of each kind, in the order of the result; k in that of b */
     int64_t size[128];     /* by letter */
     ls_factor factor[128]; /* by letter */
 } equation;
@@ -63,7 +63,7 @@ static ls_status read_text(const char *text, equation *e) {
     return t == RESULT ? ls_ok() : ls_error(LS_INVALID, "op contract: \"%.40s\" has no result", text);
 }
 
-/* The sizes of the letters of operand t; a letter stands for one size, and for one factor. */
+/* Reads the sizes of the letters of operand t; a letter must always have the same size and factor. */
 static ls_status read_sizes(const ls_graph *g, ls_tensor x, int t, equation *e) {
     const ls_tensor_info *info = ls_graph_tensor(g, x);
     if ((int)strlen(e->of[t]) != info->shape.ndim)
@@ -88,7 +88,9 @@ static ls_status read_sizes(const ls_graph *g, ls_tensor x, int t, equation *e) 
     return ls_ok();
 }
 
-/* The batch and the sequence come first, the same in all that have them, and the result has them. */
+/*
+ * The batch and the sequence must come first, in the same order in all tensors that have them, and the result has them.
+ */
 static ls_status read_tokens(equation *e) {
     letters of[TENSORS] = {"", "", ""};
     for (int t = A; t < TENSORS; t++)
@@ -126,7 +128,7 @@ static int64_t elements(const equation *e, const char *of) {
     return n;
 }
 
-/* x with letters `is` as one with letters `to`: the same in another order. */
+/* x, whose letters are `is`, permuted to the order of the letters `to`. */
 static ls_tensor turn(ls_graph *g, ls_tensor x, const char *is, const char *to) {
     int order[LS_MAX_DIMS] = {0};
     for (int d = 0; to[d] != 0; d++) order[d] = (int)(strchr(is, to[d]) - is);
@@ -134,8 +136,8 @@ static ls_tensor turn(ls_graph *g, ls_tensor x, const char *is, const char *to) 
 }
 
 /*
- * x as a tensor with those dimensions: of each letter of `tokens` and `apart` one, then of each text in `merged` one of
- * all its letters together. NULL ends the list.
+ * x with other dimensions: one for each letter of `tokens` and of `apart`, then one for each text in `merged`, the
+ * product of its letters. merged ends with NULL.
  */
 static ls_tensor merge(ls_graph *g, const equation *e, ls_tensor x, const char *tokens, const char *apart,
                        const char *const *merged) {
@@ -151,7 +153,7 @@ static ls_tensor merge(ls_graph *g, const equation *e, ls_tensor x, const char *
     return same ? x : ls_reshape(g, x, n, size);
 }
 
-/* Letters of an operand without those of tokens. */
+/* The letters of an operand without those of tokens. */
 static const char *features(const equation *e, int t, letters out) {
     out[0] = 0;
     for (const char *l = e->of[t]; *l != 0; l++)
@@ -159,14 +161,14 @@ static const char *features(const equation *e, int t, letters out) {
     return out;
 }
 
-/* y with letters tokens, n, i, j as the result. */
+/* Turns y with letters tokens, n, i, j into the result. */
 static ls_tensor finish(ls_graph *g, const equation *e, ls_tensor y) {
     letters rest, all;
     join(all, e->tokens, join(rest, e->n, e->i, e->j), "");
     return turn(g, merge(g, e, y, all, "", (const char *const[]){NULL}), all, e->of[RESULT]);
 }
 
-/* b is a matrix, or becomes one: [k,j], or [j,k]. */
+/* The product if b is a matrix, or can be reshaped to one: [k,j], or [j,k]. */
 static ls_tensor multiply(ls_graph *g, const equation *e, ls_tensor a, ls_tensor b) {
     letters order;
     a = turn(g, a, e->of[A], join(order, e->tokens, e->i, e->k));
@@ -181,7 +183,7 @@ static ls_tensor multiply(ls_graph *g, const equation *e, ls_tensor a, ls_tensor
     return finish(g, e, ls_linear(g, a, b, LS_NO_TENSOR));
 }
 
-/* An operand as [tokens,n,first,second], or where it lies so already [tokens,n,second,first]. */
+/* An operand as [tokens,n,first,second]; or as [tokens,n,second,first] if it already has this order. */
 static ls_tensor normal(ls_graph *g, const equation *e, ls_tensor x, int t, const char *first, const char *second,
                         bool *transposed) {
     letters own, order, all;

@@ -1,20 +1,20 @@
 /*
- * linear_recurrence: a state for each head goes from token to token (kernel/contracts.c), as in linear attention, state
- * space models and delta rules. Inputs behind q, k and v are those that a node has, in the order decay, beta, places;
- * of its gradient, they come behind the gradient of the result. Over ranks: compile/linear_recurrence.
+ * linear_recurrence: each head has a state that goes from token to token (kernel/contracts.c), as in linear attention,
+ * state space models and delta rules. Optional inputs follow after q, k and v in the order decay, beta, places; in the
+ * gradient they follow after the gradient of the result. Over ranks: compile/linear_recurrence.
  */
 #include "graph/graph_impl.h"
 
 #include <stdio.h>
 
-enum { SHARED = 48 }; /* tokens that are computed together (kernel/cpu/linear_recurrence.h), for counts of work */
+enum { SHARED = 48 }; /* tokens that are computed together (kernel/cpu/linear_recurrence.h), for operation counts */
 
 static const ls_linear_recurrence_node *params_of(const ls_node *node) { return node->params; }
 
-/* The inputs behind the others, of which a node has some. */
+/* The indices of the optional inputs. */
 typedef struct options {
     int decay, beta, places; /* -1: the node has none */
-    int n;                   /* inputs altogether */
+    int n;                   /* number of all inputs */
 } options;
 
 static options options_of(const ls_linear_recurrence_node *p, int behind) {
@@ -50,7 +50,10 @@ static ls_status check_heads(const ls_graph *g, const ls_node *node, int i) {
     return ls_ok();
 }
 
-/* One of the optional inputs, of that type: the tokens of v, then its heads, then, perhaps, elements of a key. */
+/*
+ * Checks an optional input: its type, and its dimensions: the tokens of v, the heads, and elements of a key if it has
+ * them.
+ */
 static ls_status check_option(const ls_graph *g, const ls_node *node, int i, ls_dtype dtype, int heads, int elements) {
     if (i < 0) return ls_ok();
     const ls_shape *s = shape_of(g, node, i), *v = shape_of(g, node, LS_LINEAR_V);
@@ -113,8 +116,8 @@ static int grad_outputs(const void *params) {
 /* --- dimensions --------------------------------------------------------------------------------------------------- */
 
 /*
- * Heads are cut by those of keys, with the heads of values that use them; where all of these use one head of keys, by
- * those of values, and every rank has q and k.
+ * A cut is along the key heads, together with the value heads that use them. If all value heads use one key head, the
+ * cut is along the value heads, and every rank has q and k.
  */
 static void write_dims(const ls_graph *g, const ls_node *node, bool grad, char *text) {
     const bool one = shape_of(g, node, LS_LINEAR_K)->dim[2].size == 1;
@@ -170,7 +173,7 @@ static void recurrence_gradient(ls_gradient *d, const ls_node *node) {
 
 /* --- generation --------------------------------------------------------------------------------------------------- */
 
-/* 1 for tokens that are given and 0 for others, G, as beta of values that are only added. */
+/* G: 1 for given tokens and 0 for others; as beta if the values are only added. */
 static ls_tensor given(ls_next *n, const ls_shape *values) {
     static const ls_map_step step[] = {{LS_MAP_NUMBER, 0, 0, 0, 0}, {LS_MAP_LT, 0, 1, 0, 0}};
     ls_graph *g = ls_next_graph(n);
@@ -180,7 +183,7 @@ static ls_tensor given(ls_next *n, const ls_shape *values) {
     return shape.dim[2].size == 1 ? is : ls_broadcast_to(g, is, 1U << 2, &shape, g->accumulator);
 }
 
-/* Without decay, and with a beta of 0, tokens behind those that are given leave the state as it is. */
+/* With no decay and a beta of 0, the tokens after the given ones do not change the state. */
 static ls_tensor recurrence_prefill(ls_next *n, const ls_node *node, ls_tensor *state) {
     ls_graph *g = ls_next_graph(n);
     ls_linear_recurrence_node params = *params_of(node);
@@ -244,7 +247,7 @@ const ls_op ls_op_linear_recurrence = {.name = "linear_recurrence",
                                        .next = recurrence_next,
                                        .prefill = recurrence_prefill};
 
-/* Of one token: its result, and the state behind it. */
+/* For one token: its result, and the state behind it. */
 const ls_op ls_op_linear_recurrence_next = {.name = "linear_recurrence_next",
                                             .reach = LS_REACH_ALL,
                                             .least_in = LS_LINEAR_NEXT_INPUTS + LS_LINEAR_OPTIONS,

@@ -1,7 +1,7 @@
 /*
  * The gradient of an expression, in reverse mode (Griewank, Walther: Evaluating Derivatives, ch. 3): each kind of step
- * has a rule, a row of `rules`, which adds to the gradients of the step's operands. What is known without computing is
- * not computed (a factor 1, a term 0), and of the original steps only those stay that the gradients need.
+ * has a rule, a row of `rules`, which adds to the gradients of the step's operands. Factors of 1 and terms of 0 are
+ * left out, and only those of the original steps that the gradients need are kept.
  */
 #include "graph/ops/map_impl.h"
 
@@ -9,10 +9,10 @@ enum { MOST = 512, NONE = -1 };
 
 typedef struct deriver {
     int n_in;               /* inputs of the map that is differentiated, and gradients of its results */
-    ls_map_step step[MOST]; /* its steps, then those of the gradients */
+    ls_map_step step[MOST]; /* the steps of that map, then those of the gradients */
     int n;
     bool full;
-    int gradient[MOST]; /* by operand: that of its gradient so far */
+    int gradient[MOST]; /* by operand: the operand that is its gradient so far */
 } deriver;
 
 /* --- adding steps ------------------------------------------------------------------------------------------------- */
@@ -122,7 +122,7 @@ static void of_div(deriver *d, const ls_map_step *s, int y, int g) {
     give(d, s->a, part);
     give(d, s->b, unary(d, LS_MAP_NEG, product(d, part, y)));
 }
-/* By a: b a^(b-1), and 0 where b is 0. By b: y log(a), and 0 where a is 0. */
+/* By a: b a^(b-1), and 0 if b is 0. By b: y log(a), and 0 if a is 0. */
 static void of_pow(deriver *d, const ls_map_step *s, int y, int g) {
     const int zero = number(d, 0), less = difference(d, s->b, number(d, 1));
     const int by_a = product(d, s->b, binary(d, LS_MAP_POW, s->a, less));
@@ -136,7 +136,7 @@ static void of_mod(deriver *d, const ls_map_step *s, int y, int g) {
     const int times = unary(d, LS_MAP_FLOOR, binary(d, LS_MAP_DIV, s->a, s->b));
     give(d, s->b, unary(d, LS_MAP_NEG, product(d, g, times)));
 }
-/* To the one that was taken, a where `takes_a` is true; where both are equal, half to each. */
+/* Passes the gradient to the operand that was taken, a if `takes_a` is true; if both are equal, half to each. */
 static void to_taken(deriver *d, const ls_map_step *s, int g, int takes_a) {
     const int zero = number(d, 0), half = product(d, number(d, 0.5), g), equal = binary(d, LS_MAP_EQ, s->a, s->b);
     give(d, s->a, where(d, equal, half, where(d, takes_a, g, zero)));
@@ -175,10 +175,10 @@ static int operands_of(const ls_map_step *s) {
     return n;
 }
 
-/* Marks what an operand needs: inputs and steps, by operand. */
+/* Marks the inputs and steps that an operand depends on, by operand. */
 static void mark(const deriver *d, int operand, bool *needed) {
     needed[operand] = true;
-    for (int i = operand; i >= d->n_in; i--) { /* operands of a step stand before it */
+    for (int i = operand; i >= d->n_in; i--) { /* operands of a step come before it */
         if (!needed[i]) continue;
         const ls_map_step *s = &d->step[i - d->n_in];
         const int by[] = {s->a, s->b, s->c};
@@ -186,7 +186,7 @@ static void mark(const deriver *d, int operand, bool *needed) {
     }
 }
 
-/* Whether the gradient of some wanted input depends on an operand: of others none is computed. */
+/* Marks the operands that depend on a wanted input; only these need a gradient. */
 static void mark_active(const deriver *d, unsigned wanted, bool *active) {
     for (int i = 0; i < d->n_in; i++) active[i] = (wanted >> i & 1) != 0;
     for (int i = 0; i < d->n; i++) {
@@ -197,7 +197,7 @@ static void mark_active(const deriver *d, unsigned wanted, bool *active) {
     }
 }
 
-/* The steps and inputs that are needed, numbered anew; `at` are the new numbers. */
+/* Keeps the needed steps and inputs, and numbers them anew; at: the new numbers. */
 static ls_status keep_needed(const deriver *d, const bool *needed, ls_map_gradient *out, int *at) {
     int inputs = 0, steps = 0;
     for (int i = 0; i < d->n_in + d->n; i++)
@@ -246,7 +246,7 @@ static void derive(deriver *d, const ls_map_derivative *what) {
 ls_status ls_map_differentiate(const ls_map_derivative *what, ls_map_gradient *out) {
     const ls_map_params *of = what->of;
     deriver d = {.n_in = of->n_in + of->n_results};
-    /* The gradients of the results are numbered behind the inputs, so that all steps move. */
+    /* The gradients of the results are numbered after the inputs, so the numbers of all steps change. */
     for (int i = 0; i < of->n_steps; i++) {
         ls_map_step step = of->step[i];
         int *const by[] = {&step.a, &step.b, &step.c};

@@ -1,4 +1,4 @@
-/* noise: adds uniform noise to the elements of each token, a function of its key. The gradient goes through. */
+/* noise: adds uniform noise to the elements of each token, a function of its key. The gradient passes unchanged. */
 #include "graph/graph_impl.h"
 
 #include <math.h>

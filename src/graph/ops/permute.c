@@ -1,6 +1,6 @@
 /*
  * permute: the same elements with the dimensions in another order; one copy by strides (compile/general/permute.c). The
- * batch and the sequence stay where they are, so that a token keeps its elements.
+ * batch and the sequence keep their places, so each token keeps its elements.
  */
 #include "graph/graph_impl.h"
 

@@ -1,15 +1,15 @@
 /*
- * recurrence: a linear recurrence along the sequence with a gate for each element, h[i] = gate[i]*h[i-1] + x[i], or
- * with a matrix for each element, whose state is then a few numbers. What a rank's tokens do to the state in front of
- * them is an affine map, and ranks compose their maps (compile/recurrence.c). Its gradient is the same recurrence from
- * the last token to the first, with the gates of the next tokens, turned: dx[i] = dh[i] + gate[i+1]^T*dx[i+1], dgate[i]
- * = dx[i]*h[i-1]^T.
+ * recurrence: a linear recurrence along the sequence, h[i] = gate[i]*h[i-1] + x[i], with a gate for each element, or
+ * with a matrix for each element, whose state then has several numbers. The effect of a rank's tokens on the state in
+ * front of them is an affine map, and ranks compose their maps (compile/recurrence.c). The gradient is the same
+ * recurrence from the last token to the first, with the transposed gates of the next tokens: dx[i] = dh[i] +
+ * gate[i+1]^T*dx[i+1], dgate[i] = dx[i]*h[i-1]^T.
  */
 #include "graph/graph_impl.h"
 
 #include <stdio.h>
 
-enum { OF_NUMBERS = 3, OF_STATES = 4 }; /* dimensions of x */
+enum { OF_NUMBERS = 3, OF_STATES = 4 }; /* numbers of dimensions of x */
 
 static const ls_recurrence_node *params_of(const ls_node *node) { return node->params; }
 
@@ -43,7 +43,7 @@ static int outputs(const void *params) {
     return ((const ls_recurrence_node *)params)->has_last ? LS_RECURRENCE_LAST + 1 : 1;
 }
 
-/* Rows and columns of a matrix are each needed whole. */
+/* The rows and columns of a matrix are needed whole. */
 static void recurrence_dims(const ls_graph *g, const ls_node *node, char *text) {
     const bool of_states = ls_graph_tensor(g, node->in[1])->shape.ndim == OF_STATES, last = params_of(node)->has_last;
     sprintf(text, "%s%s", of_states ? "bsKLe,bsKe>bsKe" : "bse,bse>bse", !last ? "" : of_states ? ",AKe" : ",ABe");
@@ -55,7 +55,7 @@ static ls_tensor add_node(ls_graph *g, const ls_op *op, bool backwards, ls_tenso
     return ls_graph_add(g, op, &params, sizeof params, in, 2, -1);
 }
 
-/* Of each element the product of d, as a column, and h, as a row. */
+/* For each element, the outer product of d (column) and h (row). */
 static ls_tensor outer(ls_graph *g, ls_tensor d, ls_tensor h) {
     static const ls_map_step mul = {LS_MAP_MUL, 0, 1, 0, 0};
     const ls_shape *s = &ls_graph_tensor(g, d)->shape;
@@ -83,7 +83,7 @@ static double recurrence_flops(const ls_view *in, const ls_view *out, const void
 
 /* --- generation --------------------------------------------------------------------------------------------------- */
 
-/* What leaves a state as it is: 1, or a unit matrix for each element, G[1] or G[K,K,1]. */
+/* A gate that does not change the state: 1, or a unit matrix for each element, G[1] or G[K,K,1]. */
 static ls_tensor keep_all(ls_graph *g, int64_t K) {
     static const ls_map_step one = {LS_MAP_NUMBER, 0, 0, 0, 1};
     enum { MOST = LS_RECURRENCE_STATES * LS_RECURRENCE_STATES };
@@ -96,7 +96,7 @@ static ls_tensor keep_all(ls_graph *g, int64_t K) {
     return K == 1 ? part[0] : ls_reshape(g, ls_concat(g, 0, (int)(K * K), part), 3, (int64_t[]){K, K, 1});
 }
 
-/* Tokens behind those that are given leave the state as it is. */
+/* The tokens after the given ones do not change the state. */
 static ls_tensor recurrence_prefill(ls_next *n, const ls_node *node, ls_tensor *state) {
     static const ls_map_step step[] = {
         {LS_MAP_NUMBER, 0, 0, 0, 0}, {LS_MAP_LT, 0, 3, 0, 0}, {LS_MAP_WHERE, 4, 1, 2, 0}};
@@ -152,7 +152,7 @@ const ls_op ls_op_recurrence = {.name = "recurrence",
                                 .next = recurrence_next,
                                 .prefill = recurrence_prefill};
 
-/* Of one token: its result, and the state behind it. */
+/* For one token: its result, and the state behind it. */
 const ls_op ls_op_recurrence_next = {.name = "recurrence_next",
                                      .reach = LS_REACH_ALL,
                                      .least_in = 3,

@@ -1,6 +1,7 @@
 /*
  * redistribute: the same tensor, spread over the ranks as its readers need it. Only the compiler adds it, between a
- * node that makes a tensor and nodes that need it elsewhere (compile/redistribution.c), after differentiation.
+ * node that makes a tensor and nodes that need it in another placement (compile/redistribution.c), after
+ * differentiation.
  */
 #include "graph/graph_impl.h"
 

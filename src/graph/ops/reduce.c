@@ -1,6 +1,6 @@
 /*
- * reduce: sums over some dimensions, added to a tensor of the accumulator's type. Where a rank has a part of what is
- * summed over, its result is a partial sum. Its gradient is a broadcast.
+ * reduce: sums over some dimensions, added to a tensor of the accumulator's type. If ranks have parts of a dimension
+ * that is summed over, the result is a partial sum. The gradient is a broadcast.
  */
 #include "graph/graph_impl.h"
 
@@ -42,7 +42,7 @@ static double flops(const ls_view *in, const ls_view *out, const void *params) {
     return (double)ls_view_elements(&in[0]);
 }
 
-/* Each element of x has the gradient of its sum. */
+/* Each element of x gets the gradient of its sum. */
 static void reduce_gradient(ls_gradient *d, const ls_node *node) {
     ls_graph *g = ls_gradient_graph(d);
     if (!ls_gradient_wanted(d, 0)) return;
@@ -71,7 +71,7 @@ static ls_tensor reduce(ls_graph *g, ls_tensor x, unsigned over, ls_tensor sum) 
     return ls_graph_add(g, &ls_op_reduce, &params, sizeof params, in, 2, -1);
 }
 
-/* The last neighbours among the dimensions of `over`. */
+/* The last group of consecutive dimensions in `over`. */
 static unsigned last_neighbours(unsigned over) {
     unsigned last = 0;
     for (int d = 31 - __builtin_clz(over); d >= 0 && (over >> d & 1); d--) last |= 1U << d;

@@ -1,11 +1,11 @@
 /*
- * reduce_max: the largest element over neighbouring dimensions, of which a rank needs all. Its gradient goes to the
- * first of the largest, or to all of them in equal parts.
+ * reduce_max: the largest element over consecutive dimensions, which a rank needs whole. The gradient goes to the first
+ * of the largest elements, or to all of them in equal parts.
  */
 #include "graph/graph_impl.h"
 
 typedef struct reduce_max_params {
-    ls_reduce_max_params kernel; /* of the gradient */
+    ls_reduce_max_params kernel; /* for the gradient */
     unsigned over;               /* bit d: dimension d of x */
     bool keep;
 } reduce_max_params;
@@ -43,7 +43,7 @@ static ls_status grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
     return ls_ok();
 }
 
-/* Letters of x: capital ones where it is reduced. */
+/* Writes the letters of x, capital ones for the reduced dimensions. */
 static char *write_x(char *text, const ls_shape *x, unsigned over) {
     for (int d = 0; d < x->ndim; d++) *text++ = (char)((over >> d & 1 ? 'A' : 'a') + d);
     return text;
@@ -102,7 +102,10 @@ const ls_op ls_op_reduce_max_grad = {.name = "reduce_max_grad",
                                      .addends = 1U << 1,
                                      .flops = flops};
 
-/* The dimensions that are reduced come last where they are no neighbours: what shares a gradient is found at once. */
+/*
+ * If the reduced dimensions are not consecutive, x is permuted so that they come last: elements that share a gradient
+ * must be found together.
+ */
 ls_tensor ls_reduce_max(ls_graph *g, ls_tensor x, unsigned over, bool keep, bool shared) {
     if (!ls_graph_usable(g, x, "ls_reduce_max")) return LS_NO_TENSOR;
     const ls_shape from = ls_graph_tensor(g, x)->shape;

@@ -1,4 +1,4 @@
-/* The mean over dimensions: their sum, divided by how many elements it has. */
+/* The mean over dimensions: the sum, divided by the number of elements in it. */
 #include "graph/graph_impl.h"
 
 ls_tensor ls_reduce_mean(ls_graph *g, ls_tensor x, unsigned over, bool keep) {

@@ -1,6 +1,6 @@
 /*
- * reshape: the same elements in the same order with other dimensions; nothing moves. Batch and sequence must stay
- * dimensions of their own: if one were split or merged, a rank's tokens would no longer be a range of one dimension.
+ * reshape: the same elements in the same order with other dimensions; nothing moves. The batch and the sequence must
+ * remain separate dimensions: if one were split or merged, a rank's tokens would no longer be a range of one dimension.
  */
 #include "graph/graph_impl.h"
 
@@ -16,7 +16,7 @@ static ls_status reshape_shape(const ls_graph *g, const ls_node *node, ls_tensor
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[0]);
     ls_shape to = {.ndim = params->ndim};
     const int64_t present = ls_shape_elements(&x->shape);
-    int64_t elements = 1; /* at most `present`, so that the product cannot overflow */
+    int64_t elements = 1; /* never more than `present`, so the product cannot overflow */
     for (int i = 0; i < to.ndim; i++) {
         to.dim[i].size = params->size[i];
         if (params->size[i] < 1) return ls_op_input_error(g, node, 0, "new dimensions of at least 1");
@@ -25,7 +25,7 @@ static ls_status reshape_shape(const ls_graph *g, const ls_node *node, ls_tensor
         elements *= params->size[i];
     }
     if (elements != present) return ls_op_input_error(g, node, 0, "%lld elements", (long long)elements);
-    /* Among the new dimensions, that of a factor has the same size and the same product of the sizes before it. */
+    /* In the new dimensions, a factor must have the same size, and the same product of the sizes before it. */
     int64_t before = 1;
     for (int i = 0; i < x->shape.ndim; i++) {
         if (x->shape.dim[i].factor != LS_FACTOR_NONE) {
@@ -64,7 +64,7 @@ typedef struct span {
 static char lower_name(naming *n) { return n->next++; }
 static char upper_name(naming *n) { return (char)(n->next++ - 'a' + 'A'); }
 
-/* Those of a side with more than one element; *which: the last of them. */
+/* The number of dimensions of a side with more than one element; *which: the last of them. */
 static int count_large(const naming *n, const span *s, int side, int *which) {
     int large = 0;
     for (int d = s->first[side]; d < s->past[side]; d++) {
@@ -75,7 +75,7 @@ static int count_large(const naming *n, const span *s, int side, int *which) {
     return large;
 }
 
-/* Dimension `whole` of one side is the product of those of the other. */
+/* Dimension `whole` of one side is the product of the dimensions of the other. */
 static void name_product(naming *n, const span *s, int side, int whole) {
     int letters = 0;
     for (int d = s->first[!side]; d < s->past[!side]; d++) {
@@ -85,8 +85,9 @@ static void name_product(naming *n, const span *s, int side, int whole) {
 }
 
 /*
- * Dimensions with as many elements on both sides: one and one are the same, one is the product of several; of several
- * on both sides none is a part of another. A dimension of one element beside others is nothing of theirs.
+ * Names dimensions with equally many elements on both sides: a single one on each side is the same dimension; a single
+ * one is the product of several on the other side; if there are several on both sides, they are unrelated. A dimension
+ * of one element beside others is unrelated too.
  */
 static void name_span(naming *n, const span *s) {
     int which[SIDES] = {s->first[FROM], s->first[TO]};
@@ -100,7 +101,7 @@ static void name_span(naming *n, const span *s) {
             if (n->names[side][d][0] == 0) n->names[side][d][0] = upper_name(n);
 }
 
-/* The shortest span from `first` on that has as many elements on both sides. */
+/* The shortest span from `first` on that has equally many elements on both sides. */
 static span next_span(const naming *n, const int first[SIDES]) {
     span s = {{first[FROM], first[TO]}, {first[FROM], first[TO]}};
     int64_t elements[SIDES] = {1, 1};
@@ -148,7 +149,7 @@ static void reshape_gradient(ls_gradient *d, const ls_node *node) {
     ls_gradient_add(d, 0, ls_reshape(g, ls_gradient_out(d, 0), from->ndim, size));
 }
 
-/* The sizes are in the params, so the new token needs its own. */
+/* The sizes are in the params, so the new token needs params of its own. */
 static ls_tensor reshape_next(ls_next *n, const ls_node *node) {
     const ls_shape shape = ls_next_shape(n, node->out[0]);
     int64_t size[LS_MAX_DIMS];

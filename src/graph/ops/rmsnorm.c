@@ -77,7 +77,7 @@ ls_tensor ls_rmsnorm_offset(ls_graph *g, ls_tensor x, ls_tensor weight, double e
     return ls_graph_add(g, &ls_op_rmsnorm, &params, sizeof params, in, 2, -1);
 }
 
-/* A norm of the mean, whose weight is the same for all elements. */
+/* By way of rmsnorm, with a weight that is the same for all elements. */
 ls_tensor ls_l2norm(ls_graph *g, ls_tensor x, double epsilon, double scale) {
     if (!ls_graph_usable(g, x, "ls_l2norm")) return LS_NO_TENSOR;
     const ls_shape *shape = &ls_graph_tensor(g, x)->shape;

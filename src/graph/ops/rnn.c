@@ -1,7 +1,6 @@
 /*
- * rnn: recurrent cells, whose state goes from token to token through a function that is not linear
- * (longspan/rnn.h, kernel/contracts.c). Behind x and the weight come those of bias and places that a node has. Over
- * ranks: compile/rnn.
+ * rnn: recurrent cells, whose state goes from token to token by a function that is not linear (longspan/rnn.h,
+ * kernel/contracts.c). The optional bias and places follow after x and the weight. Over ranks: compile/rnn.
  */
 #include "graph/graph_impl.h"
 
@@ -67,7 +66,7 @@ static ls_status rnn_shape(const ls_graph *g, const ls_node *node, ls_tensor_inf
 
 static int outputs(const void *params) { return ((const ls_rnn_node *)params)->has_last ? LS_RNN_LAST + 1 : 1; }
 
-/* Outputs like x and the sums. */
+/* The outputs have the shapes of x and of the sums. */
 static ls_status grad_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {
     static const int of[] = {LS_RNN_X, LS_RNN_GRAD_SUM, LS_RNN_GRAD_BIAS_SUM};
     for (int i = 0; i < ls_min(node->n_out, (int)LS_COUNT(of)); i++) {
@@ -93,7 +92,7 @@ static void grad_dims(const ls_graph *g, const ls_node *node, char *text) {
             p->has_bias ? ",hW" : "");
 }
 
-/* Of a token and head. */
+/* For one token and head. */
 double ls_rnn_flops(ls_rnn_kind kind, double D) {
     enum { OF_A_GATE = 20 };
     const ls_rnn_sizes s = ls_rnn_sizes_of(kind);
@@ -136,7 +135,7 @@ static void rnn_gradient(ls_gradient *d, const ls_node *node) {
 
 /* --- generation --------------------------------------------------------------------------------------------------- */
 
-/* Tokens behind those that are given leave the state as it is; they are of one document. */
+/* The tokens after the given ones do not change the state; all tokens are of one document. */
 static ls_tensor rnn_prefill(ls_next *n, const ls_node *node, ls_tensor *state) {
     ls_graph *g = ls_next_graph(n);
     ls_rnn_node params = *params_of(node);
@@ -189,7 +188,7 @@ const ls_op ls_op_rnn = {.name = "rnn",
                          .next = rnn_next,
                          .prefill = rnn_prefill};
 
-/* Of one token: its result, and the state behind it. */
+/* For one token: its result, and the state behind it. */
 const ls_op ls_op_rnn_next = {.name = "rnn_next",
                               .reach = LS_REACH_ALL,
                               .least_in = LS_RNN_NEXT_INPUTS + LS_RNN_OPTIONS,
@@ -199,7 +198,7 @@ const ls_op ls_op_rnn_next = {.name = "rnn_next",
                               .shape = next_shape,
                               .dims_of = next_dims};
 
-/* They have a kernel, so that what they write is known for sums; their lowering gives it more operands. */
+/* The rows name a kernel, so that the outputs of the sums are known; the lowering gives this kernel more operands. */
 const ls_op ls_op_rnn_grad = {.name = "rnn_grad",
                               .kernel = LS_KERNEL_RNN_GRAD,
                               .reach = LS_REACH_ALL,

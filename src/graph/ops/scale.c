@@ -16,7 +16,7 @@ static void scale_gradient(ls_gradient *d, const ls_node *node) {
         ls_gradient_add(d, 0, ls_scale(ls_gradient_graph(d), ls_gradient_out(d, 0), params->factor));
 }
 
-/* A number, and a product with it. */
+/* Two steps: a number, and a product with it. */
 static bool expression(const ls_graph *g, const ls_node *node, ls_map_params *out) {
     const ls_scale_params *params = node->params;
     if (!ls_rule_no_step(g, node, out)) return false;

@@ -1,7 +1,7 @@
 /*
- * scale_rows: the row of each token times the row of a table that its id names. Where the table is cut over ranks, rows
- * go to the ranks that have theirs of the table, and come back (compile/scale_rows.c): the least that experts need. Its
- * gradient by the rows is the op itself; that by the table adds dy times x to the row of each id.
+ * scale_rows: multiplies the row of each token by the row of a table that its id names. If the table is cut over ranks,
+ * rows go to the ranks that have their rows of the table, and come back (compile/scale_rows.c), which is the least that
+ * experts need. The gradient of the rows is the op itself; that of the table adds dy times x to the row of each id.
  */
 #include "graph/graph_impl.h"
 

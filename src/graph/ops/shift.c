@@ -1,6 +1,6 @@
 /*
- * shift: moves tokens along the sequence: y[i] = x[i-n], and 0 where i-n is outside. Some of the x[i-n] lie on other
- * ranks (compile/redistribute/halo.c). Its gradient is the shift by -n.
+ * shift: moves tokens along the sequence: y[i] = x[i-n], or 0 if i-n is outside. Some of the x[i-n] are on other ranks
+ * (compile/redistribute/halo.c). The gradient is the shift by -n.
  */
 #include "graph/graph_impl.h"
 
@@ -83,7 +83,7 @@ const ls_op ls_op_shift = {.name = "shift",
                            .next = shift_next,
                            .prefill = shift_prefill};
 
-/* Of one token: the row that is so many tokens before it, and the rows with its own behind them. */
+/* For one token: the row of the token that is `tokens` before it; and the rows, with its own added at the end. */
 const ls_op ls_op_shift_next = {.name = "shift_next",
                                 .reach = LS_REACH_ALL,
                                 .least_in = 2,

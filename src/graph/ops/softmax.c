@@ -1,4 +1,4 @@
-/* softmax: exp(x) / sum(exp(x)) over the last dimension; of each token its own. */
+/* softmax: exp(x) / sum(exp(x)) over the last dimension, for each token separately. */
 #include "graph/graph_impl.h"
 
 static ls_status softmax_shape(const ls_graph *g, const ls_node *node, ls_tensor_info *out) {

@@ -1,11 +1,11 @@
 /*
- * split cuts a dimension into parts (queries, keys and values of one product); join concatenates parts. Each is the
- * other's gradient. Both copy parts token by token, so tokens may be cut and sums may be partial (compile/columns.c
- * lowers them). Slices and long lists of parts are made of them.
+ * split cuts a dimension into parts (for example queries, keys and values of one product); join concatenates parts.
+ * Each is the other's gradient. Both copy parts token by token, so tokens may be cut and sums may be partial
+ * (compile/columns.c lowers them). Slices, and concatenations of many parts, are built from them.
  */
 #include "graph/graph_impl.h"
 
-/* Of both. */
+/* For both ops. */
 typedef struct split_params {
     int dim, n;
     int64_t size[LS_NODE_OUTPUTS]; /* of a split */
@@ -59,7 +59,7 @@ static ls_status join_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
     return ls_ok();
 }
 
-/* The gradient of a part is 0 if the roots do not depend on it. */
+/* The gradient of a part is 0 if the roots do not depend on the part. */
 static ls_tensor gradient_of_part(ls_gradient *d, const ls_node *node, int o) {
     ls_graph *g = ls_gradient_graph(d);
     const ls_tensor gradient = ls_gradient_out(d, o);
@@ -88,7 +88,7 @@ static void join_gradient(ls_gradient *d, const ls_node *node) {
         if (ls_gradient_wanted(d, i)) ls_gradient_add(d, i, part[i]);
 }
 
-/* A tensor of which dimension `dim` is written as the text `as`, and the others as letters from a on. */
+/* Writes a tensor whose dimension `dim` is the text `as` and whose other dimensions are letters from a on. */
 static char *write_with(char *text, int ndim, int dim, const char *as) {
     for (int d = 0; d < ndim; d++) {
         if (d != dim) *text++ = (char)('a' + d);
@@ -97,7 +97,7 @@ static char *write_with(char *text, int ndim, int dim, const char *as) {
     return text;
 }
 
-/* "abkd,abld,abmd" and "ab[klm]d": letters of parts from k on, behind those of dimensions. */
+/* "abkd,abld,abmd" and "ab[klm]d": the letters of parts begin at k, after those of dimensions. */
 static char *write_parts(char *text, int ndim, int dim, int n) {
     for (int i = 0; i < n; i++) {
         if (i > 0) *text++ = ',';
@@ -171,7 +171,7 @@ void ls_split_along(ls_graph *g, ls_tensor x, int dim, int n, const int64_t *siz
     for (int o = 1; o < n && part[0].id != 0; o++) part[o] = ls_graph_output(g, part[0], o);
 }
 
-/* The last dimension of a tensor of the graph; 0 of what is none, which the op refuses. */
+/* The index of the last dimension of a tensor; 0 if it is not a tensor of the graph, which the op then refuses. */
 static int last_of(const ls_graph *g, ls_tensor x) {
     return g != NULL && ls_graph_has(g, x) ? ls_graph_tensor(g, x)->shape.ndim - 1 : 0;
 }
@@ -190,13 +190,13 @@ ls_tensor ls_join(ls_graph *g, int n, const ls_tensor *part) {
     return join(g, n > 0 ? last_of(g, part[0]) : 0, n, part);
 }
 
-/* Joins of as many parts as one takes, and of what they give. */
+/* Joins groups of as many parts as one join takes, then joins the results, and so on. */
 ls_tensor ls_concat(ls_graph *g, int dim, int n, const ls_tensor *part) {
     if (part == NULL || n < 1)
         return ls_graph_fail(g, ls_error(LS_INVALID, "op join: its parts are %s", part == NULL ? "NULL" : "none"));
     if (n == 1) return ls_graph_usable(g, part[0], "ls_concat") ? part[0] : LS_NO_TENSOR;
     if (n <= LS_NODE_OUTPUTS) return join(g, dim, n, part);
-    int64_t width = 1; /* parts under each of the last joins */
+    int64_t width = 1; /* how many parts each of the last joins contains */
     while (width * LS_NODE_OUTPUTS < n) width *= LS_NODE_OUTPUTS;
     ls_tensor joined[LS_NODE_OUTPUTS];
     int groups = 0;
@@ -205,7 +205,7 @@ ls_tensor ls_concat(ls_graph *g, int dim, int n, const ls_tensor *part) {
     return join(g, dim, groups, joined);
 }
 
-/* `length` neighbours: a part of a split of which nobody reads the ends. */
+/* `length` consecutive elements: one part of a split, whose other parts nothing reads. */
 static ls_tensor part_of(ls_graph *g, ls_tensor x, int dim, int64_t start, int64_t length) {
     if (!ls_graph_usable(g, x, "ls_slice")) return LS_NO_TENSOR;
     const int64_t all = ls_graph_tensor(g, x)->shape.dim[dim].size, ends[] = {start, length, all - start - length};
@@ -221,7 +221,7 @@ static ls_tensor part_of(ls_graph *g, ls_tensor x, int dim, int64_t start, int64
     return part[wanted];
 }
 
-/* Every step-th of length * step neighbours: the first column of what they are as rows of `step`. */
+/* Every step-th of length * step consecutive elements: the first column, if they are seen as rows of `step`. */
 static ls_tensor strided(ls_graph *g, ls_tensor x, int dim, int64_t start, int64_t length, int64_t step) {
     x = part_of(g, x, dim, start, length * step);
     if (!ls_graph_usable(g, x, "ls_slice")) return LS_NO_TENSOR;
@@ -250,7 +250,7 @@ ls_tensor ls_slice(ls_graph *g, ls_tensor x, int dim, int64_t start, int64_t len
                                          (long long)length, (long long)start, (long long)step, (long long)size));
     if (step == 1 || length == 1) return part_of(g, x, dim, start, length);
     if (length <= (size - start) / step) return strided(g, x, dim, start, length, step);
-    /* The last one has fewer than `step` behind it. */
+    /* The last element may have fewer than `step` elements from it to the end. */
     const ls_tensor part[] = {strided(g, x, dim, start, length - 1, step),
                               part_of(g, x, dim, start + (length - 1) * step, 1)};
     return ls_concat(g, dim, 2, part);

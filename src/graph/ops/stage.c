@@ -1,7 +1,7 @@
 /*
- * stage_send, stage_expect, stage_arrive: a tensor that goes from a stage of a pipeline to another one. Only the
- * compiler adds them (compile/pipeline/unroll.c), after differentiation: at one end the tensor is sent; at the other
- * room for it is granted, and it arrives there.
+ * stage_send, stage_expect, stage_arrive: the transfer of a tensor from one stage of a pipeline to another. Only the
+ * compiler adds them (compile/pipeline/unroll.c), after differentiation: one stage sends the tensor; the other grants a
+ * slot for it (expect), and receives it (arrive).
  */
 #include "graph/graph_impl.h"
 

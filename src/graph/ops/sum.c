@@ -1,6 +1,6 @@
 /*
- * sum adds all elements, zeros is the start of a sum, accumulate adds one more term. A sum over cut elements is a
- * partial sum; the compiler adds the partial sums of the ranks where the whole sum is needed.
+ * sum adds all elements; zeros is the start of a sum; accumulate adds one more term. A sum over elements that are cut
+ * over ranks is a partial sum; the compiler adds the ranks' partial sums where the whole sum is needed.
  */
 #include "graph/graph_impl.h"
 

@@ -1,6 +1,7 @@
 /*
- * take_along: y[..,j] = x[..,ids[..,j]], within each token; its gradient adds at the same places, in the order of j.
- * topk: the largest elements of the last dimension and where they are; the gradient of the values goes there.
+ * take_along: y[..,j] = x[..,ids[..,j]], within each token; its gradient adds to the same elements, in the order of j.
+ * topk: the largest elements of the last dimension, and their indices; the gradient of the values goes to these
+ * elements.
  */
 #include "graph/graph_impl.h"
 
