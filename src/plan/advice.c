@@ -1,16 +1,16 @@
-/* What would fit where a job does not: fewer tokens, or more ranks. Each attempt plans the job again. */
+/* Suggests what would fit if a job does not: fewer tokens, or more ranks. Each attempt plans the job again. */
 #include "plan/plan_impl.h"
 
 #include <limits.h>
 #include <stdio.h>
 
-/* Each attempt compiles the job: one for each doubling of the ranks, a few for each halving of the sequence. */
+/* Each attempt compiles the job: once for each doubling of the ranks, a few times for each halving of the sequence. */
 enum { SEQ_STEPS = 64, MOST_TIMES = 64 };
 
 typedef struct advice {
     const ls_plan_variants *variants;
     const ls_plan_request *request;
-    ls_target nearest;               /* of the candidate that needs fewest bytes, */
+    ls_target nearest;               /* the candidate that needs the fewest bytes, */
     char strategy[LS_STRATEGY_TEXT]; /* and its strategies */
 } advice;
 
@@ -26,8 +26,8 @@ static bool variant_fits(const advice *a, int64_t seq, const ls_plan_request *re
 }
 
 /*
- * The request narrowed to the nearest candidate, with `times` as many ranks along the sequence: one candidate only,
- * which is quick to try.
+ * The request restricted to the nearest candidate, with `times` as many ranks along the sequence. A single candidate is
+ * quick to try.
  */
 static ls_plan_request narrowed(const advice *a, int times) {
     ls_plan_request one = *a->request;
@@ -57,11 +57,11 @@ static int64_t longest_that_fits(const advice *a, int64_t step) {
     return low * step;
 }
 
-/* Doubles the ranks until the job fits; 0: it does not with MOST_TIMES as many. */
+/* The number of ranks, found by doubling, with which the job fits; 0: it does not fit with MOST_TIMES as many. */
 static int ranks_that_fit(const advice *a) {
     for (int times = 2; times <= MOST_TIMES && a->request->ranks <= INT_MAX / times; times *= 2) {
         const ls_plan_request one = narrowed(a, times);
-        ls_plan_request whole = *a->request; /* a mesh of the request may not allow more ranks */
+        ls_plan_request whole = *a->request; /* the request's mesh may not allow more ranks */
         whole.only_fit = true;
         whole.ranks = one.ranks;
         whole.memory = one.memory;

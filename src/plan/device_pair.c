@@ -1,4 +1,4 @@
-/* Two ranks of a device that has messages, and what they say to each other, timed. */
+/* Times messages between two ranks of a device that has messages. */
 #include "plan/plan_impl.h"
 
 #include <pthread.h>
@@ -17,26 +17,26 @@ enum { MOST_TRIPS = LS_TIMED_LAUNCHES / 2 };
 typedef struct side {
     ls_timed_place place;
     bool open;
-    const ls_device_arena *heap; /* what is sent, then where it comes to */
+    const ls_device_arena *heap; /* what is sent, followed by the place for what arrives */
     void *words;
-    ls_device_remote self, other; /* where messages find it, and the other side */
+    ls_device_remote self, other; /* the addresses of this heap for messages, and of the other rank's */
     int index;
 } side;
 
 struct ls_device_pair {
     size_t most, words_bytes;
     side side[SIDES];
-    void *pinned;                /* memory of the host, for side FIRST */
-    const ls_device_arena *host; /* the same for its device */
-    uint64_t generation;         /* the last one of any word */
-    ls_pair_trip trip;           /* that was timed last, */
-    size_t bytes;                /* with so many bytes, */
-    int trips;                   /* so many at once; 0: none */
+    void *pinned;                /* memory of the host, only for side FIRST */
+    const ls_device_arena *host; /* the same memory as an arena of the device */
+    uint64_t generation;         /* the last generation of any word */
+    ls_pair_trip trip;           /* the trip that was timed last, */
+    size_t bytes;                /* with this number of bytes, */
+    int trips;                   /* and this number of trips at once; 0: none yet */
 };
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-/* Pages that are nobody else's. */
+/* Maps pages that nothing else uses. */
 static ls_status map_shared(size_t bytes, void **out) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes that a device shares", bytes);
@@ -53,7 +53,7 @@ static ls_status open_side(const ls_device_pair *pair, const ls_host_of *of, int
     return map_shared(pair->words_bytes, &s->words);
 }
 
-/* Both sides as they connect: ranks, each in a thread. */
+/* What the two sides need to connect, each in a thread of its own. */
 typedef struct meeting {
     ls_device_pair *pair;
     pthread_barrier_t barrier;
@@ -173,7 +173,7 @@ static ls_status await_peer(side *s, size_t bytes, uint64_t generation) {
     return launch(s, "wait", &message);
 }
 
-/* By side FIRST, with a word of its own. The message has source and target. */
+/* Sends a copy from side FIRST that sets a word of its own. The message has source and target. */
 static ls_status copy(ls_device_pair *pair, ls_device_message message, size_t bytes) {
     side *s = &pair->side[FIRST];
     message.from = message.to = ls_range_flat(0, bytes);
@@ -199,7 +199,10 @@ static ls_status launch_trip(ls_device_pair *pair, ls_pair_trip trip, size_t byt
     return await_peer(first, bytes, generation);
 }
 
-/* *seconds: of n trips together, behind a hold, where the device has some, and one more trip, which is not timed. */
+/*
+ * *seconds: of n trips together. They are launched behind a hold, if the device has holds, with one more trip in front,
+ * which is not timed.
+ */
 static ls_status time_trips(ls_device_pair *pair, ls_pair_trip trip, size_t bytes, int n, double *seconds) {
     ls_timed_place *first = &pair->side[FIRST].place;
     ls_event hold = {0, 0};
@@ -223,7 +226,7 @@ ls_status ls_device_pair_time(ls_device_pair *pair, ls_pair_trip trip, size_t by
     LS_ASSERT(bytes <= pair->most);
     double all;
     if (pair->trips == 0 || pair->trip != trip || pair->bytes != bytes) {
-        for (int i = 0; i < 2; i++) LS_TRY(time_trips(pair, trip, bytes, 1, &all)); /* the first warms up */
+        for (int i = 0; i < 2; i++) LS_TRY(time_trips(pair, trip, bytes, 1, &all)); /* the first trip warms up */
         pair->trip = trip;
         pair->bytes = bytes;
         pair->trips = (int)ls_min(MOST_TRIPS, ls_timed_launches(all));

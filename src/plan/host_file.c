@@ -1,4 +1,4 @@
-/* The file of a machine's rates. */
+/* The file with the rates of a machine. */
 #include "plan/plan.h"
 
 #include "ls_version.h"
@@ -32,7 +32,7 @@ static const rate_row of_type[] = {
 };
 #undef ATTENTION
 
-/* The numbers of each kernel with a sample. */
+/* The numbers of each kernel that has a sample. */
 static const rate_row of_bytes[] = {
     {"near", offsetof(ls_byte_cost, near), 1e-18},
     {"far", offsetof(ls_byte_cost, far), 1e-18},
@@ -46,7 +46,7 @@ static const rate_row of_host[] = {
     {"to_host", offsetof(ls_host, to_host), 1},       {"from_host", offsetof(ls_host, from_host), 1},
 };
 
-/* Only GPUs have it; the file says nothing where it is 0. */
+/* Only GPUs have this rate; if it is 0, the file leaves it out. */
 static const rate_row of_peer = {"peer", offsetof(ls_host, peer), 0};
 
 static const struct {
@@ -70,7 +70,7 @@ static ls_status read_rows(const rate_row *rows, size_t n, ls_json_value from, v
     return ls_ok();
 }
 
-/* Appends text; each run of other characters than letters and digits becomes one '-'. */
+/* Appends text, with each run of characters other than letters and digits replaced by one '-'. */
 static void add_plain(char *out, size_t room, const char *text) {
     size_t n = strlen(out);
     for (; *text != 0 && n + 1 < room; text++) {
@@ -133,7 +133,7 @@ double ls_row_rate_of(const ls_row_rates *rows, const ls_kernel *kernel) {
     return 0;
 }
 
-/* "attention bf16": {"cudnn": 5e14, "own": 2e14}. Those of a contract and type follow each other. */
+/* "attention bf16": {"cudnn": 5e14, "own": 2e14}. Rows of one contract and type are consecutive. */
 static void put_row_rates(const ls_row_rates *rows, ls_json_writer *w) {
     ls_json_open_object(w, "rows");
     for (int i = 0; i < rows->n; i++) {
@@ -147,7 +147,7 @@ static void put_row_rates(const ls_row_rates *rows, ls_json_writer *w) {
     ls_json_close(w);
 }
 
-/* false: no contract and type. */
+/* false: it does not name a contract and a type. */
 static bool read_row_name(const char *name, ls_row_rate *out) {
     char contract[48];
     const size_t length = strcspn(name, " ");

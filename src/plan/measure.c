@@ -1,6 +1,6 @@
 /*
- * Measures the rates of this machine: what one core does while all others do the same, as in a step, or what a GPU
- * does. Each kernel runs by itself, on every core at once, with data of its own for each core.
+ * Measures the rates of this machine: of one core while all other cores do the same, as in a step; or of a GPU. Each
+ * kernel is measured by itself, on all cores at once, with separate data for each core.
  */
 #include "plan/plan_impl.h"
 
@@ -25,7 +25,7 @@ static ls_status time_split(ls_timed_place *two, ls_dtype T, int64_t n, double *
     LS_TRY(ls_timed_calls_open(two, LS_KERNEL_MATMUL, T, &each, &halves));
     ls_status status = ls_timed_call_open(two, LS_KERNEL_MATMUL, T, &both, &shared);
     const bool opened = status.code == LS_OK;
-    for (int i = -1; i < SPLIT_RUNS && status.code == LS_OK; i++) { /* the first is not counted */
+    for (int i = -1; i < SPLIT_RUNS && status.code == LS_OK; i++) { /* the first run is not counted */
         status = ls_timed_calls_run(&halves, &apart[ls_max(i, 0)]);
         if (status.code == LS_OK) status = ls_timed_call_run(&shared, &together[ls_max(i, 0)]);
     }
@@ -35,8 +35,8 @@ static ls_status time_split(ls_timed_place *two, ls_dtype T, int64_t n, double *
 }
 
 /*
- * How much longer a product takes that is split over two cores, as it waits for the later core: measured in alternation
- * with two products of half its size, one on each core.
+ * How much longer a product takes if it is split over two cores, because it waits for the slower one. Measured
+ * alternately with two products of half its size, one on each core.
  */
 static ls_status measure_split(const ls_timed_place *place, ls_dtype T, double *split) {
     double apart[SPLIT_RUNS], together[SPLIT_RUNS];
@@ -55,8 +55,8 @@ static ls_status measure_split(const ls_timed_place *place, ls_dtype T, double *
 }
 
 /*
- * The cost of a piece of a strided copy: a copy of pieces of 64 bytes against a flat copy of as many bytes, both in a
- * cache. alone: one core.
+ * The cost per piece of a strided copy: a copy of pieces of 64 bytes compared with a flat copy of as many bytes, both
+ * in a cache. alone: one core.
  */
 static ls_status measure_pieces(ls_timed_place *alone, double *piece) {
     enum { PIECES = 2048, LONG = 16 };
@@ -94,12 +94,12 @@ static ls_status measure_memory(ls_timed_place *place, ls_timed_place *alone, ls
     LS_TRY(measure_add(place, n, &out->memory));
     LS_TRY(measure_add(alone, n * ls_min(4, cores), &out->memory_alone));
     out->memory_alone = fmax(out->memory, out->memory_alone);
-    /* A host has one memory: each byte is read and written. A GPU's link is measured by itself. */
+    /* On a host, where every byte is read and written in the same memory. A GPU's link is measured elsewhere. */
     if (ls_timed_place_width(place) == 0) out->to_host = out->from_host = out->memory / 2;
     return ls_ok();
 }
 
-/* Of a tiny sum among others. */
+/* The overhead of a call, from a tiny sum among others. */
 static ls_status measure_overhead(ls_timed_place *alone, double *overhead) {
     const ls_kernel_call call = sum_of(16);
     double times[LS_MEASURED_RUNS], warm;
@@ -124,7 +124,7 @@ static ls_status measure_type(ls_arena *arena, ls_timed_place *place, ls_dtype T
 }
 
 /*
- * One pass over all measurements. f64 is used to check results, not to train; it is measured in the first pass only,
+ * One pass over all measurements. f64 is used to check results, not to train: it is measured in the first pass only,
  * and not on a GPU, which has no kernels for it. alone: one core.
  */
 static ls_status measure_at(ls_arena *arena, ls_timed_place *place, ls_timed_place *alone, bool first, ls_host *out) {
@@ -150,10 +150,10 @@ static ls_status measure(ls_timed_place *place, bool first, ls_host *out) {
     return status;
 }
 
-/* Of a GPU one: no other programs share it, and its clocks settle within milliseconds. */
+/* One pass for a GPU: no other programs share it, and its clocks settle within milliseconds. */
 enum { PASSES = 3, PASSES_OF_GPU = 1 };
 
-/* The median of the passes, number by number: a disturbance of seconds falls into one pass. */
+/* The median of the passes, for each number: a disturbance of a few seconds affects a single pass. */
 static ls_host median_of(const ls_host *pass, int passes) {
     enum { NUMBERS = sizeof(ls_host) / sizeof(double) };
     _Static_assert(sizeof(ls_host) == NUMBERS * sizeof(double), "ls_host has only members of type double");
@@ -169,7 +169,7 @@ static ls_host median_of(const ls_host *pass, int passes) {
     return host;
 }
 
-/* Bytes of the cache that a core has to itself, or a GPU. */
+/* Bytes of cache that a core, or a GPU, has for itself. */
 static double cache_of(const ls_host_of *of) {
     ls_machine machine;
     ls_machine_detect(&machine);

@@ -1,7 +1,7 @@
 /*
- * Measures what attention costs on this machine, with four calls in each direction: heads of size 32 and 128, each with
- * a long causal call and a short call without a mask. The cost of a pair follows from the long calls, that of rows and
- * bytes from the short ones; the two sizes of heads separate flops from pairs, and bytes from rows. The calls
+ * Measures the cost of attention on this machine, with four calls in each direction: heads of size 32 and 128, each
+ * with a long causal call and a short call without a mask. The cost of a pair follows from the long calls, that of rows
+ * and bytes from the short calls; the two head sizes separate flops from pairs, and bytes from rows. The calls
  * alternate, so that a slow period of the machine affects all of them.
  */
 #include "plan/plan_impl.h"
@@ -13,15 +13,17 @@ enum { LONG, SHORT, LENGTHS };
 
 static const int64_t head_size[HEADS] = {32, 128};
 
-/* A timed call in one direction, and its amounts of work. */
+/* A timed call in one direction, and the amounts of its work. */
 typedef struct probe {
     ls_timed_calls timed;
     bool open;
-    double pairs, rows, bytes;             /* pairs and rows of query heads */
+    double pairs, rows, bytes;             /* over all query heads */
     double run[LS_MEASURED_RUNS], seconds; /* of each run; their median */
 } probe;
 
-/* On a GPU each multiprocessor has some blocks of queries of a head, so that none is idle for long; a small one less.
+/*
+ * On a GPU each multiprocessor gets several blocks of a head's queries, so that none is idle for long; a small GPU
+ * fewer.
  */
 ls_attention_shape ls_long_attention(const ls_timed_place *place, ls_dtype T, int64_t D) {
     enum {
@@ -72,13 +74,11 @@ static line line_through(double x0, double y0, double x1, double y1) {
     return (line){fmax(0, y1 - slope * x1), slope};
 }
 
-/*
- * Seconds of a pair and of a row with its bytes: two unknowns, from the long and the short call with one size of head.
- */
+/* Seconds per pair, and per row with its bytes: two unknowns, from the long and the short call with one head size. */
 static void pair_and_row(const probe *p, double *pair, double *row) {
     const probe *a = &p[LONG], *b = &p[SHORT];
     *pair = (a->seconds * b->rows - b->seconds * a->rows) / (a->pairs * b->rows - b->pairs * a->rows);
-    *pair = fmin(fmax(*pair, 0.1 * a->seconds / a->pairs), a->seconds / a->pairs); /* bounds against noise */
+    *pair = fmin(fmax(*pair, 0.1 * a->seconds / a->pairs), a->seconds / a->pairs); /* limits the effect of noise */
     *row = fmax(0, (b->seconds - *pair * b->pairs) / b->rows);
 }
 

@@ -1,4 +1,4 @@
-/* What measurements share: a call that is timed, and products. */
+/* Shared by the measurements: timing of a call, and products. */
 #include "plan/plan_impl.h"
 
 ls_status ls_measure_call(ls_timed_place *place, ls_kernel_id id, ls_dtype dtype, const ls_kernel_call *call,
@@ -25,7 +25,7 @@ ls_kernel_call ls_product_call(ls_dtype T, int64_t m, int64_t n) {
 }
 
 int64_t ls_product_side(const ls_timed_place *place, ls_dtype T) {
-    enum { REFERENCE = 128, CORE = 768, EACH = 64, MOST = 4096 }; /* EACH: for every multiprocessor */
+    enum { REFERENCE = 128, CORE = 768, EACH = 64, MOST = 4096 }; /* EACH: per multiprocessor */
     const int width = ls_timed_place_width(place);
     if (width > 0) return ls_min(MOST, EACH * width);
     return T == LS_F64 ? REFERENCE : CORE; /* f64 has only the slow reference kernels */

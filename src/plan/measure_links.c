@@ -1,4 +1,4 @@
-/* Measures puts and signals between ranks of a device that has messages, and its copies to and from the host. */
+/* Measures puts and signals between ranks of a device that has messages, and copies to and from the host. */
 #include "plan/plan_impl.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ static ls_status measure_host(ls_device_pair *pair, size_t near, size_t far, ls_
     return ls_ok();
 }
 
-/* Between two ranks that have these devices. */
+/* Measures between two ranks on these devices. */
 static ls_status measure_between(const ls_host_of *of, int second,
                                  ls_status (*measure)(ls_device_pair *, size_t, size_t, ls_host *), ls_host *out) {
     const size_t near = (size_t)fmax(out->cache / 4, 0x1p12), far = (size_t)fmin(fmax(4 * out->cache, 0x1p16), 0x1p27);
@@ -50,7 +50,7 @@ static ls_status measure_between(const ls_host_of *of, int second,
     return status;
 }
 
-/* What a machine may lack: its rate stays as it was, and one log line says why. */
+/* If the machine lacks something, the rate is left as it is, and one log line says why. */
 static void log_missing(ls_status status, const char *what) {
     if (status.code != LS_OK) ls_log("%s; %s are not measured", status.text, what);
 }

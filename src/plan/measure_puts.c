@@ -1,4 +1,4 @@
-/* Measures puts and signals between ranks of one thread, one on each core. */
+/* Measures puts and signals between ranks of one thread each, one rank per core. */
 #include "plan/plan_impl.h"
 #include "run/run.h"
 
@@ -7,13 +7,13 @@
 
 enum { BLOCK = 1 << 20, TRIPS = 1024, MOST_RANKS = 64, WORD_DATA = 0, WORD_ANSWER = 1 };
 
-/* How many blocks a rank sends one after the other, and receives. */
+/* How many blocks each rank sends, one after the other, and receives. */
 typedef struct exchange {
-    int near, far; /* few enough to lie in a cache; too many for it */
+    int near, far; /* few enough for the cache; too many for it */
     ls_host *out;  /* written by rank 0 */
 } exchange;
 
-/* Round trips of a signal between the first two ranks. *seconds: of one direction. */
+/* Round trips of a signal between the first two ranks. *seconds: for one direction. */
 static ls_status time_signals(ls_comm *comm, uint64_t *generation, double *seconds) {
     const int rank = ls_comm_rank(comm);
     LS_TRY(ls_comm_barrier(comm));
@@ -32,7 +32,7 @@ static ls_status time_signals(ls_comm *comm, uint64_t *generation, double *secon
     return ls_comm_barrier(comm);
 }
 
-/* Every rank sends all its blocks to the next rank, all ranks at once. *seconds: per byte that this rank sends. */
+/* Every rank sends all its blocks to the next rank, all ranks at once. *seconds: per byte sent by this rank. */
 static ls_status send_round(ls_comm *comm, int blocks, uint64_t *generation, double *seconds) {
     const int rank = ls_comm_rank(comm), ranks = ls_comm_size(comm);
     double spent = 0;
@@ -88,7 +88,7 @@ ls_status ls_measure_puts(double cache, ls_host *out) {
                                       .wait_timeout = 30};
     ls_world *world;
     LS_TRY(ls_world_create("shm", &options, &world));
-    /* Ranks are threads, so that rank 0 can write to *out. */
+    /* Ranks are threads here, so rank 0 can write to *out. */
     const ls_status status = ls_launch(world, ranks, true, on_rank, &x);
     ls_world_destroy(world);
     return status;

@@ -1,14 +1,17 @@
-/* Measures the kernels of linear recurrences: a gated delta rule, which has all parts, and its gradient. */
+/*
+ * Measures the kernels of linear recurrences: a gated delta rule, which uses all parts of the kernels, and its
+ * gradient.
+ */
 #include "plan/plan_impl.h"
 
 enum { D = 128 };
 
-/* The views of a call on N tokens of H heads; what is timed has data of its own. */
+/* The views of a call on N tokens of H heads, without data. */
 typedef struct shapes {
     ls_view rows, gates, state, none; /* T[1,N,H,D], G[1,N,H,1], G[1,H,D,D] */
 } shapes;
 
-/* A head or more for each multiprocessor of a GPU; a small GPU has fewer tokens. */
+/* At least a head for each multiprocessor of a GPU; fewer tokens on a small GPU. */
 static shapes make_shapes(const ls_timed_place *place, ls_dtype T) {
     enum { TOKENS = 512, REFERENCE_TOKENS = 32, EACH = 8, HEADS_OF_CORE = 4 };
     const ls_dtype G = ls_dtype_accumulator(T);
@@ -37,7 +40,7 @@ static ls_kernel_call gradient_call(const shapes *s) {
 
 ls_status ls_measure_recurrence(ls_timed_place *place, ls_dtype T, double out[LS_DIRECTIONS]) {
     static const ls_linear_recurrence_params delta = {.delta = true};
-    static const double times[LS_DIRECTIONS] = {1, 3}; /* operations of a forward call, as the op counts them */
+    static const double times[LS_DIRECTIONS] = {1, 3}; /* in units of the operations of a forward call */
     static const ls_kernel_id kernels[LS_DIRECTIONS] = {
         [LS_FORWARD] = LS_KERNEL_LINEAR_RECURRENCE, [LS_BACKWARD] = LS_KERNEL_LINEAR_RECURRENCE_GRAD};
     const shapes s = make_shapes(place, T);

@@ -1,6 +1,6 @@
 /*
- * Measures what each row of the registry does that supports a call: causal attention of long sequences, its gradient,
- * products. And the choice among rows that follows from it.
+ * Measures the rate of each row of the registry that supports a call: causal attention of long sequences, its gradient,
+ * products. Also chooses rows by these rates.
  */
 #include "plan/plan_impl.h"
 
@@ -12,7 +12,7 @@ static ls_status measure_row(ls_timed_place *place, const ls_kernel *kernel, con
     double times[LS_MEASURED_RUNS], warm;
     ls_timed_call timed;
     ls_status status = ls_timed_kernel_open(place, kernel, call, &timed);
-    if (ls_timed_kernel_refused(status)) { /* it has no rate, and is not to be chosen */
+    if (ls_timed_kernel_refused(status)) { /* it has no rate, and will not be chosen */
         ls_log("%s; the row %s is not measured", status.text, ls_kernel_row(kernel));
         return ls_ok();
     }
@@ -61,7 +61,7 @@ ls_status ls_measure_rows(ls_arena *arena, ls_timed_place *place, ls_row_rates *
 
 /* --- the choice --------------------------------------------------------------------------------------------------- */
 
-/* The fastest of the rows of a contract and type; NULL: fewer than two were measured. */
+/* The fastest row of a contract and type; NULL: fewer than two were measured. */
 static const ls_kernel *fastest_of(const ls_host_of *of, const ls_row_rates *rows, const ls_row_rate *like) {
     const ls_kernel_request request = {.id = like->id, .dtype = like->dtype, .device = of->device, .isa = of->isa};
     const ls_kernel *kernels[LS_KERNEL_ROWS], *best = NULL;

@@ -1,6 +1,6 @@
 /*
- * Measures what kernels cost by their bytes, on all cores at once: each kernel with a sample on operands that lie in a
- * cache, and on operands that are much larger than it.
+ * Measures the cost of kernels by their bytes, on all cores at once: each kernel with a sample, on operands that fit in
+ * a cache, and on operands much larger than it.
  */
 #include "plan/plan_impl.h"
 
@@ -33,7 +33,7 @@ static ls_view heads(ls_dtype type, int64_t n) {
     return ls_view_dense(NULL, type, 4, size);
 }
 
-/* n random integers below `below`. */
+/* n random integers in 0 .. below - 1. */
 static ls_view numbers(const maker *m, int64_t n, int64_t below) {
     ls_view view = vector(LS_I32, n);
     int32_t *to = LS_NEW_ARRAY(m->arena, int32_t, n);
@@ -53,7 +53,7 @@ static ls_view control(const maker *m) {
     return view;
 }
 
-/* Of one group of parameters. */
+/* The settings of one group of parameters. */
 static ls_view settings(const maker *m) {
     ls_view view = matrix(LS_F64, 1, 2);
     ls_update_settings *to = LS_NEW(m->arena, ls_update_settings);
@@ -90,7 +90,7 @@ static ls_view operand(const maker *m, char letter) {
     case 'o':
         return settings(m);
     case 'u':
-        return vector(LS_I32, m->n * E / LS_FLAT_UNIT); /* zeros: all are of that group */
+        return vector(LS_I32, m->n * E / LS_FLAT_UNIT); /* zeros: all units are of that group */
     case 't':
         return cube(m->T, m->n, H, D);
     case 'a':
@@ -136,14 +136,14 @@ static ls_status measure(const maker *any, ls_kernel_id id, ls_timed_place *plac
 ls_status ls_measure_streams(ls_arena *arena, ls_timed_place *place, ls_dtype T, double cache, double overhead,
                              ls_byte_cost out[LS_KERNEL_IDS]) {
     const maker m = {.arena = arena, .T = T, .G = ls_dtype_accumulator(T)};
-    const bool gpu = ls_timed_place_width(place) > 0; /* with a larger cache, all of it one kernel's */
+    const bool gpu = ls_timed_place_width(place) > 0; /* its larger cache serves one kernel at a time */
     const double near = fmin(cache / 4, gpu ? INFINITY : 0x1p22),
                  far = fmin(fmax(4 * cache, 0x1p16), gpu ? 0x1p28 : 0x1p27);
     for (int i = 0; i < LS_KERNEL_IDS; i++) {
         if (ls_measured_as((ls_kernel_id)i) != (ls_kernel_id)i) continue;
         LS_TRY(measure(&m, (ls_kernel_id)i, place, near, overhead, &out[i].near));
         LS_TRY(measure(&m, (ls_kernel_id)i, place, far, overhead, &out[i].far));
-        out[i].far = fmax(out[i].far, out[i].near); /* less only by noise */
+        out[i].far = fmax(out[i].far, out[i].near); /* lower only by noise */
     }
     return ls_ok();
 }

@@ -1,6 +1,6 @@
 /*
- * Whether a job fits into the memory allowed: a rank's memory by kind of buffer. All answers come from compiled
- * programs, so they are as exact as the programs.
+ * Whether a job fits in the allowed memory: a rank's memory by kind of buffer. All answers come from compiled programs,
+ * so they are as exact as the programs.
  */
 #include "plan/plan_impl.h"
 
@@ -84,6 +84,6 @@ ls_status ls_compile_alone(const ls_job *job, const ls_target *target, ls_image 
     alone.window_strategy = alone.recurrence_way = alone.rnn_way = NULL;
     alone.layout = LS_LAYOUT_CONTIGUOUS;
     alone.slices = 1;
-    alone.canonical = false; /* the sequences of all replicas are those of one rank */
+    alone.canonical = false; /* one rank has the sequences of all replicas */
     return ls_compile(job, &alone, out);
 }

@@ -1,7 +1,8 @@
 /*
- * Candidates with stages of a pipeline, made from the best candidate without. Each has the micro-batches of a step in
- * its programs, so that many of them would take long to compile: they are tried where nothing else fits, and where they
- * could be faster than what there is, if their ranks had equal work and only waited for each other's turns.
+ * Candidates with stages of a pipeline, made from the best candidate without. Their programs contain all micro-batches
+ * of a step, so compiling many candidates would take long. They are tried if nothing else fits, or if they could be
+ * faster than the best candidate so far, assuming that their ranks have equal work and wait only for each other's
+ * turns.
  */
 #include "plan/plan_impl.h"
 
@@ -15,7 +16,7 @@ typedef struct staging {
     const ls_job *job;
     const ls_plan_request *request;
     const ls_plan_candidate *from; /* the best without stages, or with those of the request */
-    const ls_target *target;       /* of that */
+    const ls_target *target;       /* of `from` */
     ls_arena *arena;
     ls_staged *out;
 } staging;
@@ -28,9 +29,9 @@ static const ls_axis *stage_axis(void) {
 
 /* --- schedules ---------------------------------------------------------------------------------------------------- */
 
-enum { CHUNKS = 2 }; /* of a stage, in a schedule that has several */
+enum { CHUNKS = 2 }; /* per stage, in a schedule that has several */
 
-/* The candidate with each schedule; the first of the table is left out where it is there already. */
+/* Adds the candidate with each schedule; the first one in the table is left out if it exists already. */
 static void add_schedules(const staging *s, const ls_plan_candidate *bare, bool first) {
     for (int i = first ? 0 : 1; ls_pipeline_schedule_at(i) != NULL; i++) {
         ls_plan_candidate c = *bare;
@@ -42,7 +43,9 @@ static void add_schedules(const staging *s, const ls_plan_candidate *bare, bool 
 
 /* --- meshes ------------------------------------------------------------------------------------------------------- */
 
-/* Takes as many ranks as it can of `left` from the axes of that kind, the outermost first; returns what is left. */
+/*
+ * Takes as many ranks as possible of `left` from the axes of that kind, the outermost first; returns how many are left.
+ */
 static int take_ranks(ls_mesh *mesh, ls_axis_kind kind, int left) {
     for (int i = 0; i < mesh->n; i++) {
         if (mesh->along[i].axis->kind != kind) continue;
@@ -54,8 +57,7 @@ static int take_ranks(ls_mesh *mesh, ls_axis_kind kind, int left) {
     return left;
 }
 
-/* The mesh with so many stages in place of ranks along the sequence, then of those of features. False: there are none.
- */
+/* The mesh with stages in place of ranks along the sequence, then of those along feature axes. False: not possible. */
 static bool with_stages(const ls_mesh *from, int stages, ls_mesh *out) {
     ls_mesh rest = *from;
     const int left = take_ranks(&rest, LS_AXIS_FEATURE, take_ranks(&rest, LS_AXIS_SEQUENCE, stages));
@@ -72,7 +74,7 @@ static bool is_among(const char *name, const char *const *names, int n) {
 }
 
 /*
- * The candidate on another mesh: with its strategies, if they are among those for the mesh, or else the plainest.
+ * The candidate on another mesh: with its strategies if they are among those for the mesh, or else the simplest ones.
  * False: the request does not allow it.
  */
 static bool move(const staging *s, const ls_mesh *mesh, ls_plan_candidate *out) {
@@ -93,11 +95,11 @@ static bool move(const staging *s, const ls_mesh *mesh, ls_plan_candidate *out) 
 
 /* --- what is worth it --------------------------------------------------------------------------------------------- */
 
-/* Seconds of a step if all ranks had equal parts of what one has to do alone, and none waited. */
+/* Seconds of a step if all ranks had equal parts of the work that one rank does alone, and none waited. */
 static ls_status least_seconds(const staging *s, double *out) {
     ls_image *alone;
     LS_TRY(ls_compile_alone(s->job, s->target, &alone));
-    alone->mesh = s->from->mesh; /* so many ranks share the machine */
+    alone->mesh = s->from->mesh; /* this many ranks share the machine */
     const ls_rates rates = ls_plan_rates(alone, &s->request->host);
     *out = 0;
     for (int p = 0; p < alone->n_programs; p++)
@@ -107,7 +109,10 @@ static ls_status least_seconds(const staging *s, double *out) {
     return ls_ok();
 }
 
-/* The same on so many stages: where each micro-batch has two turns, or three, at least as many pass before all work. */
+/*
+ * A lower bound of the seconds with that many stages. A stage has at most three turns for each micro-batch (or slice),
+ * and the last stage waits for at least stages - 1 turns before its first one.
+ */
 static double bound(const staging *s, double least, int stages) {
     const double turns = 3.0 * s->job->micro_batches * fmax(1, s->request->slices);
     return least * (1 + (stages - 1) / turns);

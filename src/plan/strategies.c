@@ -1,4 +1,4 @@
-/* Strategies to try: those of the request, those that suit a mesh, and those beside what is best so far. */
+/* Strategies to try: those of the request, those that suit a mesh, and those that differ from the best so far. */
 #include "plan/plan_impl.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ static ls_status refuse(const ls_plan_request *request, const char *lacks) {
                     request->strategy, lacks);
 }
 
-/* A plain name is for whichever attention there is; a kind that is named must be there. */
+/* A plain name is for any kind of attention in the graph; a kind that is named must exist in the graph. */
 static ls_status named_strategies(const ls_plan_request *request, const layers *has, ls_strategies *out) {
     LS_TRY(ls_strategies_parse(request->strategy, out));
     const bool apart = out->window != out->full;
@@ -43,7 +43,7 @@ static ls_status named_strategies(const ls_plan_request *request, const layers *
     return ls_ok();
 }
 
-/* As a target has them: a window's strategy is named only if it is another one. */
+/* In the form of a target: a window's strategy is named only if it differs. */
 static ls_strategies of_target(ls_strategies s) {
     if (s.window == s.full) s.window = NULL;
     return s;
@@ -51,7 +51,7 @@ static ls_strategies of_target(ls_strategies s) {
 
 /* --- those that suit a mesh --------------------------------------------------------------------------------------- */
 
-/* Whether a name is free or one of these. usp is what some of them are called where there are both rings and blocks. */
+/* Whether a name is free or one of these. Some of them are called usp if there are both rings and blocks. */
 static bool suits_name(const char *name, const char *const *names, int n) {
     bool among = name == NULL || strcmp(name, "usp") == 0;
     for (int i = 0; i < n; i++) among |= names[i] == name;
@@ -60,7 +60,8 @@ static bool suits_name(const char *name, const char *const *names, int n) {
 
 bool ls_plan_strategy_suits(const ls_plan_request *request, const ls_mesh *mesh) {
     ls_strategies named;
-    if (ls_strategies_parse(request->strategy, &named).code != LS_OK) return true; /* ls_plan_strategies says so */
+    /* ls_plan_strategies reports the error. */
+    if (ls_strategies_parse(request->strategy, &named).code != LS_OK) return true;
     const char *names[LS_STRATEGIES_MOST];
     const int n = ls_strategies_for(mesh, names);
     return suits_name(named.full, names, n) && suits_name(named.window, names, n);
@@ -85,14 +86,14 @@ ls_status ls_plan_strategies(const ls_plan_request *request, const ls_graph *g, 
 
 /* --- those beside the best ---------------------------------------------------------------------------------------- */
 
-/* What a step tries: another name of one kind, the others as they are. */
+/* What a step tries: another name for one kind of layers; the other names stay. */
 typedef struct step {
     bool (*free)(const ls_plan_request *request, const ls_strategies *named, const layers *has);
     int (*names)(const ls_mesh *mesh, const char *out[LS_STRATEGIES_MOST]);
     void (*set)(ls_strategies *s, const char *name);
 } step;
 
-/* Canonical sums take one strategy for all attention. */
+/* Canonical sums need one strategy for all attention. */
 static bool both_free(const ls_plan_request *request, const ls_strategies *named, const layers *has) {
     return named->full == NULL && named->window == NULL && has->full && has->windows && !request->canonical;
 }
@@ -124,7 +125,7 @@ static int rnn_names(const ls_mesh *mesh, const char *out[LS_STRATEGIES_MOST]) {
 
 static void set_window(ls_strategies *s, const char *name) { s->window = name; }
 
-/* A window's strategy stays what it is. */
+/* A window's strategy does not change. */
 static void set_full(ls_strategies *s, const char *name) {
     if (s->window == NULL) s->window = s->full;
     s->full = name;

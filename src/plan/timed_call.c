@@ -1,4 +1,4 @@
-/* A kernel by itself, on data of its own, on a device, timed. */
+/* Times a kernel by itself, on data of its own, on a device. */
 #include "plan/plan_impl.h"
 
 #include <stdatomic.h>
@@ -75,8 +75,8 @@ static ls_status time_launches(ls_timed_place *place, ls_timed_call *t, int n, d
 }
 
 /*
- * The same where a queue can be held: all are launched behind a hold and one more launch, from whose end on they are
- * timed. What is behind a hold may begin late, a millisecond on an H200.
+ * The same if a queue can be held: all are launched behind a hold and one more launch, from the end of which they are
+ * timed, since what is behind a hold may begin late (a millisecond on an H200).
  */
 static ls_status time_held_launches(ls_timed_place *place, ls_timed_call *t, int n, double *seconds) {
     ls_event hold;
@@ -129,7 +129,7 @@ static ls_status write_random(ls_timed_call *t, ls_dtype dtype, size_t at, size_
     return status;
 }
 
-/* An operand at that offset of the arena. */
+/* Places an operand at that offset of the arena. */
 static ls_status place_operand(ls_timed_call *t, ls_view *view, size_t at) {
     const size_t bytes = extent(view);
     const void *data = view->data;
@@ -199,7 +199,7 @@ ls_status ls_timed_call_open(ls_timed_place *place, ls_kernel_id id, ls_dtype dt
     return status;
 }
 
-/* Launches of that number behind each other. *seconds: of one of them. */
+/* n launches one after the other. *seconds: of one of them. */
 static ls_status run_launches(ls_timed_call *t, int n, double *seconds) {
     const bool holds = ls_device_traits_of(t->place->device)->holds;
     double all;
@@ -209,8 +209,8 @@ static ls_status run_launches(ls_timed_call *t, int n, double *seconds) {
 }
 
 /*
- * The first launch of all may load code, which waits for all queues, so none is held; the second says how many are to
- * be timed.
+ * The first launch of all may load code, which waits for all queues, so none is held. The second shows how many
+ * launches to time.
  */
 static ls_status run_first(ls_timed_call *t, double *seconds) {
     const bool at_once = ls_device_traits_of(t->place->device)->at_once;
