@@ -8,18 +8,18 @@
 
 LS_PUBLIC_BEGIN
 
-/* Which adapter a model has. Zero: none. At most one of the two is given. */
+/* The adapter of a model. All fields NULL: none. At most one of folder and lora is given. */
 typedef struct ls_adapter_choice {
     /* A folder with adapter_config.json and adapter_model.safetensors, as the library peft writes them. */
     const char *folder;
     /*
-     * A new one, "r=16,alpha=32,target=all-linear": "r" and "alpha" (8 and 8 when left out); "target" and
-     * "modules-to-save": patterns of modules with + between, or all-linear; "rslora" and "dora" without a value.
+     * A new adapter, "r=16,alpha=32,target=all-linear": "r" and "alpha" (default 8 each); "target" and
+     * "modules-to-save": patterns of modules joined by +, or all-linear; "rslora" and "dora" without a value.
      */
     const char *lora;
     /*
-     * In which type the matrices of the model are kept below the adapter: "bf16", "fp8", "int8" or "nf4"; NULL: as the
-     * files of the model hold them. Where nothing is trained they may be kept so without an adapter.
+     * The type in which the matrices of the model below the adapter are kept in memory: "bf16", "fp8", "int8" or "nf4";
+     * NULL: the type of the model's files. If nothing is trained, it may be given without an adapter.
      */
     const char *base;
 } ls_adapter_choice;

@@ -1,7 +1,7 @@
 /*
  * Every public header with functions begins with LS_PUBLIC_BEGIN and ends with LS_PUBLIC_END. The functions between
- * them have C linkage in C++ too, and they are the only visible symbols of the shared library: it is compiled with
- * hidden visibility.
+ * them have C linkage in C++ too, and are the only visible symbols of the shared library, which is compiled with hidden
+ * visibility.
  */
 #ifndef LONGSPAN_LINKAGE_H
 #define LONGSPAN_LINKAGE_H

@@ -1,19 +1,18 @@
 /*
- * Expressions of single elements, for ls_map: softplus(x) is
+ * Expressions of single elements, for ls_map. For example, softplus(x) is
  *
  *     const ls_map_step steps[] = {{LS_MAP_EXP, 0, 0, 0, 0}, {LS_MAP_LOG1P, 1, 0, 0, 0}};
  *     ls_tensor y = ls_map(g, &x, 1, &(ls_expression){.step = steps, .n_steps = 2});
  *
- * An expression is a list of steps. Operand i of a step is input i of the map where i is less than the number of
- * inputs, and behind these the results of earlier steps. Each step is computed in f32 (f64 in a graph of f64), on the
- * elements that belong together; integers are converted, exactly up to 2^24. What is false is 0 and what is true is 1;
- * a condition is any number, and true unless it is 0. A step on NaN gives NaN, but comparisons with NaN are false (ne:
- * true).
+ * An expression is a list of steps. Operand i of a step is input i of the map if i is less than the number of inputs;
+ * higher numbers are the results of the earlier steps, in order. Each step is computed in f32 (f64 in a graph of f64),
+ * on corresponding elements; integers are converted, exactly up to 2^24. Comparisons give 0 (false) or 1 (true); a
+ * condition is true unless it is 0. A step on NaN gives NaN, except that comparisons with NaN are false (ne: true).
  */
 #ifndef LONGSPAN_MAP_H
 #define LONGSPAN_MAP_H
 
-/* X(ID, name, operands) of each kind of step; `name` is its word in files. */
+/* X(ID, name, operands) for each kind of step; `name` is its word in files. */
 #define LS_MAP_CODES(X)                                 \
     X(NUMBER, "number", 0) /* the number of the step */ \
     X(NEG, "neg", 1)                                    \
@@ -51,14 +50,14 @@
 typedef enum ls_map_code { LS_MAP_CODES(LS_MAP_CODE) LS_MAP_KINDS } ls_map_code;
 #undef LS_MAP_CODE
 
-/* Operands that the kind of step does not have are ignored. */
+/* Operands beyond those of the kind of step are ignored. */
 typedef struct ls_map_step {
     ls_map_code code;
     int a, b, c;
-    double number; /* of LS_MAP_NUMBER; finite, or an infinity */
+    double number; /* for LS_MAP_NUMBER; finite, or an infinity */
 } ls_map_step;
 
-/* Limits of one map: its steps, one more than its inputs, its results. */
+/* Limits of one map: most steps; most inputs, plus 1; most results. */
 enum { LS_MAP_STEPS = 64, LS_MAP_TENSORS = 8, LS_MAP_RESULTS = 4 };
 
 #endif

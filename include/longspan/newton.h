@@ -7,10 +7,10 @@
 LS_PUBLIC_BEGIN
 
 /*
- * kind: LS_RNN_DIAGONAL_GRU or LS_RNN_DIAGONAL_LSTM. steps: of Newton's method, at least 1; each is one scan. Token k
- * is exact after k of them, and where the cell forgets, all tokens after a few (docs/lab/34-recurrent-cells.md). bound:
- * a state has converged where it differs from what the cell makes of the one before it by no more; states lie between
- * -1 and 1. places: as in ls_rnn_form.
+ * kind: LS_RNN_DIAGONAL_GRU or LS_RNN_DIAGONAL_LSTM. steps: of Newton's method, at least 1; each is one scan. After k
+ * steps token k is exact; if the cell forgets, all tokens are after a few steps (docs/lab/34-recurrent-cells.md).
+ * bound: a state has converged if it differs by no more than this from what the cell makes of the previous state;
+ * states lie between -1 and 1. places: as in ls_rnn_form.
  */
 typedef struct ls_newton_form {
     ls_rnn_kind kind;
@@ -20,21 +20,21 @@ typedef struct ls_newton_form {
 } ls_newton_form;
 
 /*
- * What is left to find in front of the first step and behind each, G[steps + 1]: how many states differ by more than
- * the bound from what the cell makes of the one before, of elements of all tokens and sequences; and the sum of the
- * squares of these differences, of all numbers of the states (of the LSTM y and c). As many steps are needed as numbers
- * of `missing` are not 0.
+ * How far the states are from a solution before the first step and after each step, G[steps + 1]. A state's difference
+ * is that to what the cell makes of the previous state. missing: how many elements, over all tokens and sequences,
+ * differ by more than the bound. squares: the sum of the squares of all differences (for the LSTM of both y and c). The
+ * number of steps needed is the number of entries of `missing` that are not 0.
  */
 typedef struct ls_newton_progress {
     ls_tensor missing, squares;
 } ls_newton_progress;
 
 /*
- * ls_rnn of one of these kinds, of the same x, weight and result (Danieli et al., "ParaRNN", arXiv 2510.21450). In
- * graphs of f32 and f64. A state that has not converged is NaN, so that no result that depends on it passes for one;
- * *unconverged G[1] is how many there are, of elements of all tokens and sequences. A step of an engine whose loss is
- * not finite for that reason is an error, LS_DIVERGED, that names the weight and the number. Gradients are those of the
- * solution. progress: for a caller who reads it; NULL: it is not computed.
+ * ls_rnn for one of these kinds, with the same x, weight and result (Danieli et al., "ParaRNN", arXiv 2510.21450), in
+ * graphs of f32 and f64. A state that has not converged is NaN, so that no result that depends on it can be mistaken
+ * for a valid one. *unconverged G[1]: how many elements, over all tokens and sequences, have not converged. If for this
+ * reason the loss of an engine's step is not finite, the step returns LS_DIVERGED, which names the weight and this
+ * number. Gradients are those of the solution. *progress: for callers who read it; progress NULL: it is not computed.
  */
 ls_tensor ls_rnn_newton(ls_graph *graph, ls_tensor x, ls_tensor weight, const ls_newton_form *form,
                         ls_tensor *unconverged, ls_newton_progress *progress);

@@ -14,34 +14,34 @@ LS_PUBLIC_BEGIN
 
 /* The user's choices. NULL, 0 and false leave a choice to Longspan. */
 typedef struct ls_spread {
-    int64_t ranks;   /* from 1 on */
+    int64_t ranks;   /* 1 or more */
     int64_t threads; /* per rank */
     /*
-     * "auto", or one of those that `longspan version` lists; or "full=NAME,window=NAME", of attention without and with
+     * "auto", or one of those that `longspan version` lists; or "full=NAME,window=NAME": for attention without and with
      * a window, each of which may be left out
      */
     const char *strategy;
     const char *mesh;   /* "pp=P,dp=A,outer=O,ring=R,ulysses=U,tp=T" */
     const char *layout; /* "auto", "contiguous", "zigzag", "striped", "documents", "balanced" */
-    /* of attention: "auto", "put" (blocks are sent), "in-place" (peers read them where they lie) */
+    /* of attention: "auto", "put" (blocks are sent), "in-place" (peers read blocks where they lie) */
     const char *transfers;
     /*
-     * What of the parameters is cut over all ranks, so that each holds a part: "none", "optimizer" (the optimiser's
-     * state), "gradients" (also these), "parameters" (also these), or "auto": as little as the memory demands, and the
-     * optimiser's state always.
+     * What is cut over all ranks, so that each holds a part: "none"; "optimizer": the optimiser's state; "gradients":
+     * also the gradients; "parameters": also the parameters; or "auto": the optimiser's state, and no more than the
+     * memory demands.
      */
     const char *shard;
     /*
-     * "fast"; or "canonical": a step's loss, gradients and weights have the same bits for any number of ranks, as long
-     * as each has as many threads (one unless `threads` is set) and the same instruction set.
+     * "fast"; or "canonical": a step's loss, gradients and weights have the same bits for any number of ranks, if each
+     * rank has the same number of threads (one unless `threads` is set) and the same instruction set.
      */
     const char *sums;
     const char *isa;    /* instruction set of Longspan's own kernels: "ref" ... "amx"; see ls_limit_isa */
-    const char *device; /* "cpu", "cuda[:N][:launched]"; that of LONGSPAN_DEVICE in the environment, else cpu */
+    const char *device; /* "cpu", "cuda[:N][:launched]"; NULL: that of LONGSPAN_DEVICE in the environment, else cpu */
     /*
-     * Which of several kernels is taken first, where one of a library and Longspan's own fit a call: choices
-     * CONTRACT/TYPE=ROW apart by spaces, as "attention/bf16=own", or "table": those of libraries. NULL: what was
-     * measured to be faster on this device, else "table".
+     * The kernels that are preferred if both a library's and Longspan's own fit a call: choices CONTRACT/TYPE=ROW
+     * separated by spaces, such as "attention/bf16=own", or "table": those of libraries. NULL: those that were measured
+     * to be faster on this device, else "table".
      */
     const char *kernels;
     int64_t memory; /* bytes that a rank may map; 0: no limit */
@@ -51,41 +51,40 @@ typedef struct ls_spread {
      */
     const char *recompute;
     /*
-     * What waits in memory of the host until it is used: "none", "optimizer" (what the optimiser keeps), "results" (of
-     * the forward pass, until the backward pass reads them), a number of results (those that wait longest), both with a
-     * plus in between ("optimizer+12"), "all", or "auto": as much as the memory demands, on devices that have memory of
-     * their own, where that is faster than to recompute.
+     * What is kept in memory of the host until it is used: "none", "optimizer" (the optimiser's state), "results" (of
+     * the forward pass, until the backward pass reads them), a number of results (those that wait longest),
+     * "optimizer+N" (both), "all", or "auto": as much as the memory demands, on devices with memory of their own, if
+     * that is faster than recomputing.
      */
     const char *offload;
     const char *tile;    /* which ops run tile by tile: "auto", "none", "loss" (with the logits), "all" */
     int64_t tile_rows;   /* tokens of a tile */
     bool measure;        /* run the best few candidates and take the fastest */
     bool as_threads;     /* ranks are threads of this process instead of processes */
-    double wait_timeout; /* seconds that a rank may make no progress before the others give up */
+    double wait_timeout; /* seconds without progress of a rank after which the others give up */
     /*
-     * In which order the stages of a pipeline (pp of the mesh) take micro-batches: "1f1b"; "interleaved:N", N parts of
-     * the model for each stage; "zero-bubble". NULL: the one that is predicted to be
-     * fastest.
+     * The order in which the stages of a pipeline (pp of the mesh) take micro-batches: "1f1b"; "interleaved:N", N parts
+     * of the model for each stage; "zero-bubble". NULL: the one that is predicted to be fastest.
      */
     const char *pipeline;
     /*
-     * Of each sequence so many parts of equal length, which go through the stages like micro-batches; attention is
-     * causal then. 0, 1: sequences are whole.
+     * The number of parts of equal length into which each sequence is cut; they go through the stages like
+     * micro-batches. Attention must be causal. 0 or 1: sequences are whole.
      */
     int64_t slices;
 } ls_spread;
 
 /*
  * Limits the instructions of the whole process, including those of oneDNN's matrix products, to the set `name` (as in
- * ls_spread.isa). Call it before any other function of this library. The environment variable LONGSPAN_ISA does the
- * same. LS_USAGE for an unknown name and for a set that this processor does not have.
+ * ls_spread.isa). Must be called before any other function of this library. The environment variable LONGSPAN_ISA does
+ * the same. LS_USAGE: the name is unknown, or this processor does not have the set.
  */
 LS_MUST_USE ls_status ls_limit_isa(const char *name);
 
 /*
- * Which transports connect the ranks of all jobs of this process, instead of those that the environment variable
- * LONGSPAN_TRANSPORTS names: "shm", "tcp" or "mpi" (under an mpirun), or several with commas, of which each pair of
- * ranks takes the fastest that reaches. LS_USAGE, with the names, for any other text.
+ * Sets the transports that connect the ranks of all jobs of this process, instead of those that the environment
+ * variable LONGSPAN_TRANSPORTS names: "shm", "tcp" or "mpi" (under an mpirun), or several separated by commas; each
+ * pair of ranks takes the fastest of them that connects the two. LS_USAGE, with the valid names, for any other text.
  */
 LS_MUST_USE ls_status ls_limit_transports(const char *names);
 
@@ -94,14 +93,14 @@ typedef struct ls_spread_result {
     char strategy[80], mesh[64], layout[32], isa[32], device[32];
     double seconds;
     int64_t bytes_sent_forward, bytes_sent_backward; /* by the rank that sends most */
-    /* from other ranks, in place, by the rank that reads most */
+    /* read in place from other ranks, by the rank that reads most */
     int64_t bytes_read_forward, bytes_read_backward;
     char transfers[16];      /* "put", "in-place", or "in-place+put" */
     char shard[16];          /* as in ls_spread, but never "auto" */
     char sums[16];           /* as in ls_spread */
     char pipeline[24];       /* as in ls_spread; "none" without stages */
     int64_t slices;          /* 1: sequences are whole */
-    int64_t predicted_bytes; /* of the device, that the rank maps which maps most: private and symmetric memory */
+    int64_t predicted_bytes; /* of the device, on the rank that maps most: private and symmetric memory */
     int64_t recompute;       /* number of results that are recomputed in the backward pass */
     char offload[24];        /* as in ls_spread, but never "auto" */
     char tile[8];

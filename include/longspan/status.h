@@ -45,17 +45,18 @@ static inline ls_status ls_ok(void) {
 }
 
 /*
- * A status with a printf-style message. A message that is too long loses its middle: the reason, at its end, is kept.
+ * A status with a printf-style message. A message that is too long loses its middle, so that its end, the reason, is
+ * kept.
  */
 ls_status ls_error(ls_code code, const char *format, ...) LS_PRINTF(2, 3);
 
-/* The same status with "format: " put before its text; LS_OK stays LS_OK. */
+/* The same status with "format: " in front of its text; LS_OK stays LS_OK. */
 ls_status ls_error_in(ls_status inner, const char *format, ...) LS_PRINTF(2, 3);
 
 /* Short name of a code ("invalid", "io", ...), for logs and JSON. */
 const char *ls_code_name(ls_code code);
 
-/* Returns from the enclosing function when call fails. */
+/* Returns from the enclosing function if the call fails. */
 #define LS_TRY(call)                                             \
     do {                                                         \
         ls_status ls_try_status_ = (call);                       \
