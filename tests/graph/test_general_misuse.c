@@ -56,6 +56,7 @@ MISTAKE(softmax_of_ids, ls_softmax(c->g, c->tokens))
 MISTAKE(einsum_nothing, ls_einsum(c->g, NULL, c->x, c->x))
 MISTAKE(einsum_foreign, ls_einsum(c->g, "bse,bse->bs", c->x, c->foreign))
 MISTAKE(einsum_words, ls_einsum(c->g, "b s e, b s e -> b s", c->x, c->x))
+MISTAKE(einsum_other_letters, ls_einsum(c->g, "bs\xe9,bs\xe9->bs", c->x, c->x))
 MISTAKE(einsum_open, ls_einsum(c->g, "bse,bse", c->x, c->x))
 MISTAKE(einsum_twice, ls_einsum(c->g, "bee,bse->bs", c->x, c->x))
 MISTAKE(einsum_short, ls_einsum(c->g, "bs,bse->bs", c->x, c->x))
@@ -107,6 +108,7 @@ static const mistake mistakes[] = {
     {"its equation is NULL", einsum_nothing, LS_INVALID},
     {"ls_einsum: the tensor is not one of this graph", einsum_foreign, LS_INVALID},
     {"each letter at most once in a tensor", einsum_words, LS_INVALID},
+    {"each letter at most once in a tensor", einsum_other_letters, LS_INVALID},
     {"has no result", einsum_open, LS_INVALID},
     {"each letter at most once in a tensor", einsum_twice, LS_INVALID},
     {"has 3 dimensions for bs", einsum_short, LS_INVALID},

@@ -6,7 +6,6 @@
  */
 #include "graph/ops/contract_impl.h"
 
-#include <ctype.h>
 #include <string.h>
 
 enum { A, B, RESULT, TENSORS };
@@ -21,6 +20,9 @@ typedef struct equation {
     int64_t size[128];     /* by letter */
     ls_factor factor[128]; /* by letter */
 } equation;
+
+/* In every locale the letters of ASCII, which the tables by letter have room for. */
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 static bool has(const char *text, char letter) { return letter != 0 && strchr(text, letter) != NULL; }
 
@@ -53,7 +55,7 @@ static ls_status read_text(const char *text, equation *e) {
         } else if (*c == '-' && c[1] == '>' && t == B) {
             t = RESULT;
             c++;
-        } else if (!isalpha((unsigned char)*c) || has(e->of[t], *c) || strlen(e->of[t]) == LS_MAX_DIMS) {
+        } else if (!is_letter(*c) || has(e->of[t], *c) || strlen(e->of[t]) == LS_MAX_DIMS) {
             return ls_error(LS_INVALID, "op contract: \"%.40s\", expected \"letters,letters->letters\", %s", text,
                             "each letter at most once in a tensor");
         } else {
