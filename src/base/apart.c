@@ -1,4 +1,4 @@
-/* Work in a process of its own: a fork, and a pipe by which its status and its results come back. */
+/* Runs work in a separate process: forks it, and reads its status and its results from a pipe. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* false: the other end is gone. */
+/* false: the other end has closed the pipe. */
 static bool write_all(int file, const void *from, size_t bytes) {
     const char *at = from;
     while (bytes > 0) {
@@ -20,7 +20,7 @@ static bool write_all(int file, const void *from, size_t bytes) {
     return true;
 }
 
-/* false: it ended before. */
+/* false: the pipe ended before `bytes` bytes had come. */
 static bool read_all(int file, void *to, size_t bytes) {
     char *at = to;
     while (bytes > 0) {

@@ -1,10 +1,10 @@
 /*
  * An arena is a list of chunks, the newest first. Small requests are served from the newest chunk. A request larger
  * than a quarter of the first chunk gets a chunk of its own after the newest in the list, so that the space left in the
- * newest stays in use. The first chunk is small, each later one twice as large, up to one huge page where the system
- * has them: passes read a large program in no fixed order, and with small pages much of the time goes to the
- * processor's page tables (docs/performance.md has the figures), whereas the pages of a small program are cleared for
- * nothing.
+ * newest stays in use. The first chunk is small, and each later one is twice as large, up to one huge page where the
+ * system has huge pages. Large programs need huge pages: passes read a program in no fixed order, and with small pages
+ * much of the time goes to page table walks (docs/performance.md has the figures). For a small program, clearing a huge
+ * page would be wasted time.
  */
 #include "base/base.h"
 
@@ -38,7 +38,7 @@ static chunk *new_chunk(size_t capacity) {
     const bool huge = bytes % HUGE_PAGE == 0;
     chunk *c = aligned_alloc(huge ? HUGE_PAGE : ALIGNMENT, bytes);
     if (!c) out_of_memory(capacity);
-    if (huge) (void)madvise(c, bytes, MADV_HUGEPAGE); /* without huge pages it is only slower */
+    if (huge) (void)madvise(c, bytes, MADV_HUGEPAGE); /* failure is ignored: without huge pages access is only slower */
     c->next = NULL;
     c->used = 0;
     c->capacity = capacity;

@@ -1,6 +1,6 @@
 /*
- * base: what every other folder builds on. Nothing here knows about tensors, models or programs.
- * Other folders include this header alone; it includes the headers of the parts.
+ * base: the utilities that every other folder builds on. Nothing here knows about tensors, models or programs. Other
+ * folders include this header alone; it includes the headers of the parts.
  */
 #ifndef LS_BASE_BASE_H
 #define LS_BASE_BASE_H
@@ -35,8 +35,8 @@ __attribute__((noreturn)) void ls_panic(const char *file, int line, const char *
 #define LS_ASSERT(condition) ((condition) ? (void)0 : ls_panic(__FILE__, __LINE__, "broken invariant: %s", #condition))
 
 /*
- * Of several failures of one job, the one with the greatest severity is the cause of the others: 0 none; 1 an
- * interruption; 2 a rank that lost another one; 3 all else.
+ * When several ranks of one job fail, the failure with the greatest severity is the cause of the others. 0: no failure;
+ * 1: an interruption; 2: a rank that lost another rank; 3: anything else.
  */
 int ls_severity(ls_code code);
 

@@ -47,7 +47,8 @@ static inline ls_f16 ls_f16_from_f32(float f) {
     memcpy(&bits, &f, sizeof bits);
     const uint32_t sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
     /*
-     * Below 2^-14 the last place of the result is worth 2^-24. So is that of a float at 1/2: adding 1/2 rounds to it.
+     * Below 2^-14, the last bit of an f16 is worth 2^-24, as is the last bit of a float in [1/2, 1): adding 1/2 rounds
+     * to a multiple of 2^-24.
      */
     float sum;
     memcpy(&sum, &size, sizeof sum);

@@ -1,7 +1,7 @@
 /*
  * ls_hash_bytes is XXH64 (Collet, the xxHash specification) with seed 0. It detects damaged files and different arrays,
- * not malice. ls_hash_keyed is SipHash-1-3 (Aumasson, Bernstein 2012), for tables of names from files: without the key
- * nobody can choose names that collide.
+ * not malice. ls_hash_keyed is SipHash-1-3 (Aumasson, Bernstein 2012), for tables of names from files: nobody who does
+ * not know the key can choose names that collide.
  */
 #ifndef LS_BASE_HASH_H
 #define LS_BASE_HASH_H

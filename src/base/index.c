@@ -9,7 +9,7 @@ static void link_item(ls_index *index, int item) {
     *head = item;
 }
 
-/* Keeps the lists under the heads short. */
+/* Rehashes into more heads when there are many items, so that the lists stay short. */
 static void grow(ls_index *index) {
     index->heads = index->heads == 0 ? FIRST_HEADS : 2 * index->heads;
     index->head = LS_NEW_ARRAY(index->arena, int, index->heads);
@@ -25,7 +25,7 @@ void ls_index_add(ls_index *index, uint64_t hash) {
     link_item(index, index->n - 1);
 }
 
-/* The first of these items, from `item` on, that has the hash. */
+/* The first item with that hash in the list that begins at `item`; -1: there is none. */
 static int find(const ls_index *index, int item, uint64_t hash) {
     while (item >= 0 && index->hash[item] != hash) item = index->next[item];
     return item;

@@ -1,5 +1,6 @@
 /*
- * Finds the items of a list, numbered from 0 as they are added, by a hash. Several may have one, so callers compare:
+ * Finds the items of a list by a hash. Items are numbered from 0 in the order in which they are added. Several items
+ * may have the same hash, so callers compare:
  *
  *     for (int i = ls_index_first(&index, hash); i >= 0; i = ls_index_next(&index, i))
  *         if (is_same(&list[i], wanted)) return i;
@@ -17,17 +18,17 @@
 typedef struct ls_index {
     ls_arena *arena;
     int n;
-    int *head; /* by hash % heads: the item that was added last; -1: none */
-    int *next; /* by item: one that was added before it under the same head */
+    int *head; /* by hash % heads: the last item added under this head; -1: none */
+    int *next; /* by item: the item added before it under the same head; -1: none */
     uint64_t *hash;
     size_t heads, capacity, room;
 } ls_index;
 
-/* The next item, number index->n. */
+/* Adds the next item, whose number is index->n. */
 void ls_index_add(ls_index *index, uint64_t hash);
 /* An item with that hash; -1: there is none. */
 int ls_index_first(const ls_index *index, uint64_t hash);
-/* Another item with the hash of that item; -1: there is none. */
+/* Another item with the same hash as `item`, added before it; -1: there is none. */
 int ls_index_next(const ls_index *index, int item);
 
 #endif

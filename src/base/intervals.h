@@ -25,7 +25,7 @@ typedef struct ls_interval {
 /* A zeroed set is empty. */
 typedef struct ls_intervals {
     ls_interval *root;
-    uint32_t added; /* members so far, with those that were removed */
+    uint32_t added; /* members added so far, including those removed since */
 } ls_intervals;
 
 void ls_intervals_add(ls_intervals *set, ls_interval *interval);

@@ -81,8 +81,8 @@ static bool cpuid_has(unsigned leaf, unsigned subleaf, int r, unsigned bits) {
 }
 
 /*
- * The system must save 8 KiB more per thread that uses tiles, so Linux requires a process to request permission once.
- * Threads and children inherit it.
+ * For each thread that uses tiles the system must save 8 KiB more, so Linux requires a process to request permission
+ * once. Threads and children inherit it.
  */
 static bool may_use_tiles(void) {
     const unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;
@@ -92,8 +92,8 @@ static bool may_use_tiles(void) {
 }
 
 /*
- * __builtin_cpu_supports also checks that the operating system saves the wide registers; avx512_bf16 uses those of
- * avx512f.
+ * __builtin_cpu_supports also checks that the operating system saves the wide registers. avx512_bf16 uses the registers
+ * of avx512f.
  */
 static ls_features detect(void) {
     const unsigned fma = 1u << 12, movbe = 1u << 22, f16c = 1u << 29;

@@ -1,7 +1,7 @@
 /*
  * Instruction sets. A feature is something that a processor can do and that kernels need. An instruction set is a name
- * for some features: users limit kernels to it (--isa, LONGSPAN_ISA). Sets that include one another have no order
- * beyond that.
+ * for some features: users limit kernels to it (--isa, LONGSPAN_ISA). Instruction sets are ordered only by inclusion of
+ * their features.
  */
 #ifndef LS_BASE_ISA_H
 #define LS_BASE_ISA_H
@@ -14,13 +14,12 @@
 typedef unsigned ls_features;
 
 enum {
-    LS_FEATURE_BASELINE =
-        1 << 0,               /* what every processor of an architecture has: SSE2 on x86-64, NEON and FMA on aarch64 */
-    LS_FEATURE_AVX2 = 1 << 1, /* with the rest of x86-64-v3: FMA, F16C, BMI, LZCNT, MOVBE */
-    LS_FEATURE_AVX512 = 1 << 2,      /* that of x86-64-v4: F, BW, CD, DQ, VL */
+    LS_FEATURE_BASELINE = 1 << 0,    /* the baseline of the architecture: SSE2 on x86-64, NEON and FMA on aarch64 */
+    LS_FEATURE_AVX2 = 1 << 1,        /* with the rest of x86-64-v3: FMA, F16C, BMI, LZCNT, MOVBE */
+    LS_FEATURE_AVX512 = 1 << 2,      /* AVX-512 as in x86-64-v4: F, BW, CD, DQ, VL */
     LS_FEATURE_AVX512_BF16 = 1 << 3, /* vdpbf16ps and conversions */
     LS_FEATURE_AMX_BF16 =
-        1 << 4, /* tiles, and their products of bf16, where the system permits this process to use them */
+        1 << 4, /* AMX tiles and their bf16 products, where the system permits this process to use them */
 };
 
 /* The rows of ls_isas. */
@@ -36,8 +35,8 @@ typedef enum ls_isa {
 
 typedef struct ls_isa_row {
     const char *name;
-    ls_features features;     /* what kernels that are limited to it may need */
-    const char *architecture; /* that has it; NULL: every one */
+    ls_features features;     /* the features that kernels limited to this instruction set may need */
+    const char *architecture; /* the only architecture with this instruction set; NULL: every one has it */
 } ls_isa_row;
 
 extern const ls_isa_row ls_isas[LS_ISA_COUNT];
@@ -48,23 +47,23 @@ ls_features ls_features_present(void);
 /* Whether a kernel that is limited to the instruction set may need these features. */
 static inline bool ls_isa_allows(ls_isa isa, ls_features needs) { return (needs & ~ls_isas[isa].features) == 0; }
 
-/* Of the instruction sets within these features the one with most of them; of several, the last row. */
+/* The instruction set that needs no other features than these and has the most of them; of several, the last row. */
 ls_isa ls_isa_within(ls_features features);
 
-/* The environment variable that limits the instruction set of a process, for tests of lesser processors. */
+/* The environment variable that limits the instruction set of a process, for tests of older processors. */
 #define LS_ISA_VARIABLE "LONGSPAN_ISA"
 
 /*
  * The best instruction set that kernels may use: what the processor and the operating system support, or less if
- * LONGSPAN_ISA is set in the environment. A value of LONGSPAN_ISA that is no name, or has features that the processor
- * lacks, is an LS_USAGE error. *out is set even then: to what the processor supports.
+ * LONGSPAN_ISA is set in the environment. If LONGSPAN_ISA is not the name of an instruction set, or names one with
+ * features that the processor lacks, that is an LS_USAGE error. *out is set even then: to what the processor supports.
  */
 LS_MUST_USE ls_status ls_isa_limit(ls_isa *out);
 /* LS_USAGE error when isa has features that ls_isa_limit lacks. */
 LS_MUST_USE ls_status ls_isa_check(ls_isa isa);
 
 const char *ls_isa_name(ls_isa isa);
-/* Any other text than a name is an LS_USAGE error that lists the names. */
+/* A text that is not the name of an instruction set is an LS_USAGE error that lists the names. */
 LS_MUST_USE ls_status ls_isa_parse(const char *text, ls_isa *out);
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The folders of libraries beside those that the dynamic linker knows. Found once, under `once`. */
+/* The folders of libraries that the dynamic linker does not search. Found once, by find_places_once. */
 static struct {
     char **folder;
     int n;
@@ -18,13 +18,13 @@ static struct {
 /* --- folders ------------------------------------------------------------------------------------------------------ */
 
 /*
- * What a prefix may have: packages of a Python; those of the Pythons of pyenv, whose python3 is a script; conda's own
- * libraries; a toolkit.
+ * Where libraries lie below a prefix: in the packages of a Python; in those of the Pythons of pyenv, whose python3 is a
+ * script; in the lib64 of a CUDA toolkit; in the lib of conda.
  */
 static const char *const patterns[] = {"lib*/python3*/*-packages/nvidia/*/lib",
                                        "versions/*/lib*/python3*/*-packages/nvidia/*/lib", "lib64", "lib"};
 
-/* A name in a pattern stands for itself. */
+/* Escapes a name, so that glob takes each of its characters literally. */
 static void quote(const char *name, char out[2 * LS_PATH_ROOM]) {
     size_t used = 0;
     for (; *name != 0 && used + 2 < 2 * LS_PATH_ROOM; name++) {
@@ -43,7 +43,7 @@ static void add_folder(const char *folder) {
     places.folder[places.n++] = copy;
 }
 
-/* The folders of a prefix that are there. prefix NULL or "": none. */
+/* Adds the folders that exist below a prefix. A prefix that is not an absolute path, NULL included, adds none. */
 static void add_prefix(const char *prefix) {
     char quoted[2 * LS_PATH_ROOM], pattern[2 * LS_PATH_ROOM + 64];
     if (prefix == NULL || prefix[0] != '/') return;
@@ -79,7 +79,10 @@ static bool find_python(char out[LS_PATH_ROOM]) {
     return false;
 }
 
-/* Of a virtual environment it is not what its python3 links to: that Python's packages are not its own. */
+/*
+ * Adds the prefix of python3, and of the file that python3 links to, unless python3 is that of a virtual environment:
+ * the packages of the Python that it links to are not those of the environment.
+ */
 static void add_python(void) {
     char python[LS_PATH_ROOM], real[LS_PATH_ROOM], mark[LS_PATH_ROOM + 16];
     if (!find_python(python)) return;
@@ -105,7 +108,7 @@ static void find_places(void) {
 
 /* --- loading ------------------------------------------------------------------------------------------------------ */
 
-/* The handle; NULL: *why says so. */
+/* The handle of the shared object; NULL: *why is the error. */
 static void *load(const char *file, ls_status *why) {
     void *const handle = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (handle == NULL) *why = ls_error(LS_UNSUPPORTED, "it cannot be loaded: %s", dlerror());
@@ -117,12 +120,15 @@ static void find_places_once(void) {
     pthread_once(&once, find_places);
 }
 
-/* Whether the folder has a file of that name, and its path. */
+/* Whether the folder has a file of that name; sets its path. */
 static bool is_in(const char *folder, const char *file, char path[LS_PATH_ROOM]) {
     return snprintf(path, LS_PATH_ROOM, "%s/%s", folder, file) < LS_PATH_ROOM && access(path, F_OK) == 0;
 }
 
-/* What the dynamic linker does not find may lie in another place; what cannot be loaded there says so. */
+/*
+ * Looks in the folders of `places` for what the dynamic linker has not found. A file that is there but cannot be loaded
+ * gives the error.
+ */
 static void *load_from_places(const char *file, ls_status *why) {
     char path[LS_PATH_ROOM];
     void *handle = NULL;
@@ -149,13 +155,16 @@ ls_status ls_library_open(const char *file, void **out, char path[LS_PATH_ROOM])
 
 /* --- the newest of several ---------------------------------------------------------------------------------------- */
 
-/* A file, and what another process finds out of it. */
+/* A file, and its version, which another process finds out. */
 typedef struct candidate {
     const char *file, *function;
     size_t version;
 } candidate;
 
-/* In a process of its own: a library that is not taken must leave nothing behind, and some load others for this. */
+/*
+ * Runs in a separate process: a library that is not chosen must leave nothing behind in this one, and some libraries
+ * load others to find out their version.
+ */
 static ls_status ask_version(void *context) {
     candidate *c = context;
     size_t (*version)(void);
@@ -168,7 +177,7 @@ static ls_status ask_version(void *context) {
     return ls_ok();
 }
 
-/* Takes the file where it is newer than `best`. */
+/* Sets *best and `out` to this file's if it is newer than *best. */
 static void compare(const char *file, const char *function, size_t *best, char out[LS_PATH_ROOM]) {
     candidate c = {file, function, 0};
     if (ls_apart(ask_version, &c, &c.version, sizeof c.version).code != LS_OK || c.version <= *best) return;
@@ -195,7 +204,7 @@ static bool find_newest(const char *const *files, const char *function, char out
 
 ls_status ls_library_open_newest(const char *const *files, const char *version, void **out, char path[LS_PATH_ROOM]) {
     char newest[LS_PATH_ROOM];
-    ls_status first = ls_ok(); /* of several that are missing the first one is told */
+    ls_status first = ls_ok(); /* if none can be loaded, the error is that of the first file */
     for (int f = 0; files[f] != NULL; f++) {
         void *const loaded = dlopen(files[f], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE | RTLD_NOLOAD);
         if (loaded != NULL) return describe(loaded, files[f], out, path);

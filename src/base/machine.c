@@ -91,7 +91,7 @@ int64_t ls_cgroup_memory_kills(const char *membership, const char *root, const c
 
 /* ---- this machine ---- */
 
-/* Of the ranks beside this one. */
+/* The processors of the other ranks on this machine. */
 static _Atomic uint64_t processors_beside[LS_COUNT(((ls_processors *)0)->bits)];
 
 void ls_machine_add_processors(const ls_processors *processors) {

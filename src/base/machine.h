@@ -1,6 +1,4 @@
-/*
- * What this machine is: cores, caches, memory and the instruction set that kernels are chosen by.
- */
+/* A description of this machine: cores, caches, memory, and the instruction set by which kernels are chosen. */
 #ifndef LS_BASE_MACHINE_H
 #define LS_BASE_MACHINE_H
 
@@ -12,7 +10,8 @@
 
 typedef struct ls_machine {
     ls_isa isa; /* the best that kernels may use: ls_isa_limit */
-    int cores;  /* cores that this process, and ranks launched beside it, may use: affinity and quota of its cgroup */
+    int cores;  /* cores that this process and the ranks launched beside it may use, by affinity and the cgroup's quota
+                 */
     size_t l1_bytes, l2_bytes, l3_bytes; /* 0 when unknown */
     size_t memory_bytes;                 /* physical memory, or the cgroup's limit if that is lower; 0 when unknown */
     char name[64];                       /* of the processor, as the system reports it */
@@ -21,9 +20,10 @@ typedef struct ls_machine {
 void ls_machine_detect(ls_machine *out);
 
 /*
- * Processors as bits: those that this process may run on. A launcher may bind each rank to some of a machine's; ranks
- * on one machine tell each other theirs, and ls_machine_add_processors counts those of the others too from then on, so
- * that all ranks see one machine, however they are bound. Processors after the first 4,096 are left out.
+ * The processors that this process may run on, as bits. A launcher may bind each rank to some of a machine's
+ * processors. The ranks on one machine tell each other their processors, and ls_machine_add_processors adds those of
+ * the other ranks to what ls_machine counts, so that all ranks see one machine, however they are bound. Processors
+ * after the first 4,096 are left out.
  */
 typedef struct ls_processors {
     uint64_t bits[64];
@@ -31,12 +31,13 @@ typedef struct ls_processors {
 void ls_machine_processors(ls_processors *out);
 int ls_processors_count(const ls_processors *processors);
 void ls_processors_remove(ls_processors *processors, int processor);
-/* Where a thread may run from now on. Without permission it stays as it is. */
+/* Sets the processors that a thread may run on. If the system refuses, nothing changes. */
 void ls_thread_place(pthread_t thread, const ls_processors *where);
 void ls_machine_add_processors(const ls_processors *processors);
 /*
- * For a process that will run so many threads: when it is bound to fewer processors (by default Open MPI binds a rank
- * to one), it and the threads that it starts may run on all that are counted. Without permission it stays as it is.
+ * For a process that will run `threads` threads. If the process is bound to fewer processors (by default Open MPI binds
+ * a rank to one), the process and the threads that it starts may from now on run on all processors counted above. If
+ * the system refuses, nothing changes.
  */
 void ls_machine_unbind(int threads);
 

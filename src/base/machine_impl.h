@@ -13,8 +13,8 @@
 void ls_cgroup_limits(const char *membership, const char *root, int *cores, size_t *memory_bytes);
 
 /*
- * The field oom_kill of the group's memory.events; without that, the same field of vmstat, a file like /proc/vmstat;
- * without either, -1.
+ * The field oom_kill of the group's memory.events; if there is none, the same field of vmstat, a file like
+ * /proc/vmstat; if there is neither, -1.
  */
 int64_t ls_cgroup_memory_kills(const char *membership, const char *root, const char *vmstat);
 

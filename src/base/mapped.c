@@ -13,7 +13,7 @@
 
 enum { EMPTY, BEING_CHANGED, FILLED };
 
-/* All is atomic because who looks for an entry reads it while others may change it. */
+/* All fields are atomic, because a thread that searches for an entry reads entries that others may be changing. */
 typedef struct entry {
     _Atomic int state;
     _Atomic(const uint8_t *) data;
@@ -127,7 +127,8 @@ static void on_fault(int number, siginfo_t *info, void *context) {
         _exit(1);
     }
     /*
-     * The address is in no file of the table: on return the instruction fails again and reaches the previous handler.
+     * The address belongs to no file in the table. The previous handler is installed again: on return the instruction
+     * faults again and reaches that handler.
      */
     sigaction(SIGBUS, &mapped.previous, NULL);
     if (info->si_code <= 0) raise(number);

@@ -1,7 +1,7 @@
 /*
  * A table of the files that this process has mapped. Reading a mapping reads the file: when the file has become shorter
- * or its disk fails, the process receives SIGBUS, which by default ends it without a message. The table makes a message
- * that names the file.
+ * or its disk fails, the process receives SIGBUS, which by default ends the process without a message. With the table
+ * the process can print a message that names the file.
  */
 #ifndef LS_BASE_MAPPED_H
 #define LS_BASE_MAPPED_H

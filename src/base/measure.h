@@ -9,7 +9,8 @@ double ls_seconds(void);
 double ls_median(double *values, int n);
 
 /*
- * The index of the median among n >= 1 values; of an even number, of the lower one of the middle two. Moves no value.
+ * The index of the median of n >= 1 values; of an even number, the index of the lower of the middle two. Does not
+ * change the order of the values.
  */
 int ls_median_place(const double *values, int n);
 

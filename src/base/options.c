@@ -1,4 +1,4 @@
-/* The parser of option tables: values, the table's own mistakes, unknown options, the command line, --help. */
+/* The parser of option tables: reading values, checking the table itself, unknown options, the command line, --help. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -119,7 +119,7 @@ static ls_status parse_value(const ls_option *option, const char *text, void *ta
 
 static bool takes_value(ls_option_type type) { return type != LS_OPTION_FLAG && type != LS_OPTION_LIST; }
 
-/* Checks for mistakes of the table's author. */
+/* Asserts that the author of the table made no mistake in the row. */
 static ls_status check_row(const ls_option *row, int i) {
     if (row->name == NULL) return ls_error(LS_INVALID, "row %d of the options has no name", i);
     if ((int)row->type < 0 || row->type > LS_OPTION_LIST)
@@ -250,7 +250,7 @@ static bool has_option(const ls_option *table, int rows, const char *name) {
     return false;
 }
 
-/* Compares two names; _ in the second counts as -. */
+/* Whether two names are equal; _ in the second one counts as -. */
 static bool same_name(const char *known, const char *name, size_t length) {
     if (strlen(known) != length) return false;
     for (size_t i = 0; i < length; i++)
@@ -265,7 +265,9 @@ static ls_status unknown_option(const ls_option *table, int rows, const char *na
         return ls_error(LS_USAGE, "unknown option --%.*s; did you mean --%s%s?", (int)length, name, synonyms[i].option,
                         synonyms[i].value);
     }
-    enum { ALIKE = 3 }; /* letters that a name and the beginning of another have in common to be alike */
+    enum {
+        ALIKE = 3
+    }; /* if a name has at least this many letters and another name begins with it, the two are alike */
     int best = -1, best_distance = (int)ls_max(2, (int64_t)length / 3) + 1;
     for (int i = 0; i < rows; i++) {
         const size_t both = (size_t)ls_min((int64_t)length, (int64_t)strlen(table[i].name));
@@ -367,8 +369,8 @@ static int width_of(const char *text, size_t bytes) {
 }
 
 /*
- * Prints text from TEXT_COLUMN on, broken at spaces, and a newline; `column`: the characters that are on the line
- * already.
+ * Prints text from TEXT_COLUMN on, wrapped at spaces, and a newline. `column`: the number of characters already on the
+ * line.
  */
 static void print_wrapped(FILE *out, int column, const char *text) {
     bool first = true;

@@ -40,15 +40,15 @@ typedef struct ls_option {
 } ls_option;
 
 /*
- * Parses argv[0..argc), without the names of program and command, into the struct at `target`. Accepts --name value
- * and --name=value. Every mistake, also an option that is given twice, is an LS_USAGE error that names the option, the
+ * Parses argv[0..argc), without the names of program and command, into the struct at `target`. Accepts --name value and
+ * --name=value. Every mistake, including an option that is given twice, is an LS_USAGE error that names the option, the
  * value and what was expected; the error for an unknown option suggests a known one. The caller handles --help.
- * given: NULL, or an array in which given[i] says whether option i is on the command line.
+ * `given`: NULL, or an array in which given[i] says whether option i is on the command line.
  */
 LS_MUST_USE ls_status ls_options_parse(const ls_option *table, int rows, int argc, char *const *argv, void *target,
                                        bool *given);
 
-/* The same checks of words that are not all of a command line: required options may be missing. Nothing is set. */
+/* Makes the same checks for a part of a command line: required options may be missing. Sets nothing. */
 LS_MUST_USE ls_status ls_options_check(const ls_option *table, int rows, int argc, char *const *argv);
 
 /* Prints the table for --help: two columns, wrapped at 100 characters, with defaults and limits. */

@@ -1,7 +1,7 @@
 /*
  * Numbers and dates as text in the C locale, with a point before the decimals. A program that uses the library may have
- * set another locale, in which snprintf writes a comma and strtod expects one. Only plain.c reads and prints real
- * numbers otherwise than by these functions (tools/check-words.py checks it).
+ * set another locale, in which snprintf writes a comma and strtod expects one. Everything but plain.c reads and prints
+ * real numbers by these functions only (tools/check-words.py checks it).
  */
 #ifndef LS_BASE_PLAIN_H
 #define LS_BASE_PLAIN_H

@@ -1,4 +1,4 @@
-/* Where the plug-ins of this build lie. */
+/* Finds the plug-ins of this build. */
 #include "base/base.h"
 
 #include <dlfcn.h>
@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 /*
- * Folders are seen from the file that this code is in: the build's programs and its library lie in the build folder or
- * one below it, installed ones in bin/ and lib/.
+ * The folders of plug-ins, relative to the folder of the program or library that this code is in: the programs and the
+ * library of a build lie in the build folder or one level below it, installed ones in bin/ and lib/.
  */
 static const char *const folders[] = {"lib/longspan", "../lib/longspan", "longspan"};
 

@@ -11,7 +11,9 @@
 
 #include "longspan/status.h"
 
-/* Starts a thread that blocks all signals, for another one handles them. Returns 0, or an error number. */
+/*
+ * Starts a thread in which all signals are blocked, so that another thread handles them. Returns 0 or an error number.
+ */
 LS_MUST_USE int ls_thread_start(pthread_t *thread, void *(*thread_main)(void *argument), void *argument);
 
 typedef struct ls_pool ls_pool;

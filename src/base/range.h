@@ -36,8 +36,8 @@ static inline ls_range ls_range_first(const ls_range *flat, size_t bytes) { retu
 size_t ls_range_bytes(const ls_range *range);
 
 /*
- * One past the last byte. This function and the next are called millions of times by the verifier, mostly for single
- * pieces: these are answered inline.
+ * One past the last byte. The verifier calls ls_range_end and ls_range_overlap millions of times, mostly for single
+ * pieces, so the answer for single pieces is inline.
  */
 size_t ls_range_end_of_pieces(const ls_range *range);
 static inline size_t ls_range_end(const ls_range *range) {
@@ -45,8 +45,8 @@ static inline size_t ls_range_end(const ls_range *range) {
 }
 
 /*
- * Of a range that somebody else sent, with any numbers: whether all its pieces lie within an area of so many bytes, and
- * have no more bytes together. Only then may other functions be asked about it.
+ * For a range that another process sent, in which any numbers may stand: whether all its pieces lie within an area of
+ * `bytes` bytes, and are no more than `bytes` bytes together. Only then may the range be passed to other functions.
  */
 bool ls_range_lies_within(const ls_range *range, size_t bytes);
 

@@ -1,7 +1,7 @@
 /*
- * Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy
- * as 1, 2, 3", SC 2011). A draw is a pure function of (seed, stream, index): it is the same for any number of
- * ranks and threads, and a checkpoint has to hold the seed only.
+ * Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
+ * 3", SC 2011). A draw is a pure function of (seed, stream, index): it is the same for any number of ranks and threads,
+ * and a checkpoint needs to hold only the seed.
  */
 #ifndef LS_BASE_RNG_H
 #define LS_BASE_RNG_H

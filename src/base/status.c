@@ -1,4 +1,4 @@
-/* Errors: statuses with their messages, and the end of the process on a broken invariant. */
+/* Errors: statuses with their messages, and the panic that ends the process on a broken invariant. */
 #include "base/base.h"
 
 #include <stdarg.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_MESSAGE = 6000 }; /* before it is cut: more than the longest path (4,096) and a sentence about it */
+enum { LONGEST_MESSAGE = 6000 }; /* before it is cut: room for the longest path (4,096) and a sentence about it */
 
 /* A message that is too long loses its middle: its start says what was done, and its end says why that failed. */
 static ls_status make_status(ls_code code, const char *whole) {

@@ -48,7 +48,7 @@ void ls_print_line(FILE *out, const char *format, ...) {
 
 #define ERASE_LINE "\r\033[K"
 
-/* A property of the process, like its standard error. */
+/* ls_log_silence was called. Global because standard error belongs to the whole process. */
 static atomic_bool silent;
 
 void ls_log_silence(void) { atomic_store(&silent, true); }

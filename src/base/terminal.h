@@ -32,8 +32,8 @@ void ls_print_line(FILE *out, const char *format, ...) LS_PRINTF(2, 3);
 void ls_log(const char *format, ...) LS_PRINTF(1, 2);
 
 /*
- * From now on ls_log and progress print nothing in this process: another one of the same job prints for all. There is
- * no way back.
+ * From now on ls_log and progress print nothing in this process, because another process of the same job prints for
+ * all. This cannot be undone.
  */
 void ls_log_silence(void);
 
