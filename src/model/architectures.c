@@ -1,4 +1,4 @@
-/* The table of architectures, and the choice of one by a config.json. */
+/* The table of architectures, and the choice of one of them by a config.json. */
 #include "model/model_impl.h"
 
 #include <stdio.h>
@@ -28,7 +28,10 @@ const ls_architecture *ls_architecture_of_type(const char *type) {
     return NULL;
 }
 
-/* A form with a head that scores has one number for a text here: one label. Without labels the library has two. */
+/*
+ * Longspan reads a model with a scoring head only if the head gives one number for a text, that is, has one label. A
+ * config without labels means two labels in the library.
+ */
 static ls_status check_labels(ls_json_value root, const char *name) {
     const ls_json_value labels = ls_json_field(root, "id2label");
     ls_json_value object;

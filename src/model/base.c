@@ -1,7 +1,7 @@
 /*
- * In which type the matrices of a model are kept that are not trained: that of --base, or of the form in which the
- * files hold them. All matrices are that by which activations are multiplied, but for the one that makes the logits, as
- * bitsandbytes does it; tables, biases and norms have the type of the run.
+ * The type in which matrices of a model that are not trained are kept: the type of --base, or the type in which the
+ * files hold them. This concerns all matrices that multiply activations except the one that makes the logits, as in
+ * bitsandbytes; tables, biases and norms have the type of the run.
  */
 #include "graph/graph.h"
 #include "model/model_impl.h"
@@ -27,7 +27,7 @@ static const ls_node *head_of(const ls_graph *g, ls_tensor logits) {
     return node;
 }
 
-/* Whether rows of the matrix are whole blocks. */
+/* Whether each row of the matrix consists of whole blocks of numbers. */
 static bool fits(const ls_tensor_info *matrix, ls_dtype type) {
     return matrix->shape.dim[matrix->shape.ndim - 1].size % ls_dtype_values(type) == 0;
 }

@@ -1,4 +1,7 @@
-/* Building the graph of a config.json: the parts that architectures share, and inputs and loss around each of them. */
+/*
+ * Builds the graph of a config.json: the parts that architectures share, and the inputs and the loss around each
+ * architecture.
+ */
 #include "model/model_impl.h"
 
 #include <math.h>
@@ -45,7 +48,7 @@ static bool is_windowed(const ls_model_config *config, int64_t layer) {
     return config->window > 0 && ls_layer_is_in(&config->windowed, layer);
 }
 
-/* A factor of queries that grows with their position, as one of their cosines and sines. */
+/* The rotation table of queries, multiplied by a factor that grows with the position of the query. */
 static ls_tensor growing_table(const ls_layer *b, ls_tensor positions) {
     const ls_model_config *config = b->config;
     const ls_map_step steps[] = {{.code = LS_MAP_NUMBER, .number = config->rope.original_length},
@@ -64,7 +67,7 @@ static ls_tensor growing_table(const ls_layer *b, ls_tensor positions) {
     return ls_named(b->g, ls_map(b->g, in, 2, &product), "query_rope");
 }
 
-/* Only the tables that a layer reads. */
+/* Builds only those tables that some layer reads. */
 void ls_layer_rotary(ls_layer *b, ls_tensor positions) {
     const ls_model_config *config = b->config;
     const bool apart = config->local_rope.theta > 0;
@@ -155,8 +158,8 @@ ls_tensor ls_heads_normalised_together(const ls_layer *b, ls_tensor x, int64_t H
 }
 
 /*
- * Elements 0, 2, 4, ... in front of 1, 3, 5, ..., so that pairs are as ls_rotate has them. They stay there: queries and
- * keys are in the same order, and their products are the same in any.
+ * Reorders the elements of each head: 0, 2, 4, ... in front of 1, 3, 5, ..., so that pairs lie as ls_rotate expects
+ * them. The elements keep this order: queries and keys have the same one, so their products do not depend on it.
  */
 static ls_tensor separate_pairs(const ls_layer *b, ls_tensor heads) {
     ls_graph *g = b->g;
@@ -167,7 +170,7 @@ static ls_tensor separate_pairs(const ls_layer *b, ls_tensor heads) {
     return ls_reshape(g, ls_permute_dims(g, pairs, (int[]){0, 1, 2, 4, 3}), 4, size);
 }
 
-/* The first elements of each head by the table, which has so many columns; the others stay. */
+/* Rotates the first elements of each head, as many as the table has columns; the others are unchanged. */
 static ls_tensor rotate(const ls_layer *b, ls_tensor heads, ls_tensor table) {
     const ls_model_config *config = b->config;
     const int64_t D = config->sizes.D, R = config->rotated;
@@ -231,7 +234,7 @@ ls_tensor ls_layer_gated_joined(const ls_layer *b, ls_tensor x) {
     return ls_layer_project(b, apply_gate(b, part[0], part[1]), "mlp", "down_proj", n->E, n->F, biased);
 }
 
-/* x and what a block makes of it. */
+/* Adds to x what a block computes from it. */
 static ls_tensor add_block(const ls_layer *b, ls_tensor x, ls_tensor block) {
     const double scale = b->config->residual_scale;
     return ls_add(b->g, x, scale != 0 && scale != 1 ? ls_scale(b->g, block, scale) : block);
@@ -253,8 +256,8 @@ ls_tensor ls_layer_in_turn(const ls_layer *b, ls_tensor x) {
 /* --- the whole model ---------------------------------------------------------------------------------------------- */
 
 /*
- * With longrope all positions are other ones as soon as a sequence is longer than the original length, so keys that are
- * kept would have to be made again there, as the library does.
+ * With longrope, all rotary positions change as soon as a sequence is longer than the original length. Keys that are
+ * kept would then have to be computed again, as the library does.
  */
 static ls_status check_growth(const ls_model *model, const ls_model_lengths *lengths) {
     const ls_rope *rope = &model->config.rope;

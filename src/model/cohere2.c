@@ -1,7 +1,7 @@
 /*
- * Cohere2ForCausalLM (Cohere, arXiv 2504.00698): attention and the feed-forward block read the same LayerNorm, which
- * has no bias; three of four layers attend to a window and rotate neighbouring pairs, the others attend to all and do
- * not rotate; logits are scaled.
+ * Cohere2ForCausalLM (Cohere, arXiv 2504.00698): attention and the feed-forward block read the output of the same
+ * LayerNorm, which has no bias. Three of four layers attend to a window and rotate neighbouring pairs; the others
+ * attend to all tokens and do not rotate. Logits are scaled.
  */
 #include "model/model_impl.h"
 

@@ -1,4 +1,4 @@
-/* Reads a config.json by tables of fields and rules, with the names and defaults of the Hugging Face library. */
+/* Reads a config.json by tables of fields and rules. Names and defaults are those of the Hugging Face library. */
 #include "model/model_impl.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ bool ls_config_is_written(ls_json_value root, const char *wanted) {
     return false;
 }
 
-/* Whether the row of the architecture gives no size; one that it gives is the default. */
+/* Whether the architecture's row gives no size. A size that the row gives is the default. */
 static bool lacks(const ls_config_field *f, const void *at) {
     return f->kind != LS_FIELD_INT || *(const int64_t *)at == 0;
 }
@@ -113,7 +113,9 @@ static void set_by_rule(ls_model_config *out) {
         if (rule->full == 0 || (i + 1) % rule->full != 0) ls_layer_put(&out->windowed, i);
 }
 
-/* Where layer_types is there, the library does not read the pattern; it must not say anything else. */
+/*
+ * If the config has layer_types, the library does not read the pattern; the pattern must then agree with layer_types.
+ */
 static ls_status check_pattern(ls_json_value root, const ls_model_config *config) {
     static const char key[] = "sliding_window_pattern";
     ls_model_config by_rule = {.sizes.L = config->sizes.L, .windows = config->windows};
@@ -147,7 +149,7 @@ static const ls_config_rule rules_for_all[] = {
     {NULL, LS_RULE_ABSENT, 0, NULL},
 };
 
-/* Where published configs have dropout, it cannot be an error; a line says that it is ignored. */
+/* Published configs of this architecture have dropout, so it cannot be an error; a line says that it is ignored. */
 static ls_status check_dropouts(ls_json_value root, const char *const *ignored) {
     static const ls_config_rule refused[] = {
         {"attention_dropout", LS_RULE_NUMBER, 0, "0: dropout is not supported"},

@@ -1,4 +1,6 @@
-/* The row of models that are written as a config.json: reading it, changing it, its weights, what is said of it. */
+/*
+ * The row of models that are written as a config.json: reads it, changes it, and gives its weights and its description.
+ */
 #include "graph/graph.h"
 #include "model/model_impl.h"
 #include "tensor/tensor.h"
@@ -29,7 +31,7 @@ static ls_status parse_config(const char *name, ls_model *model) {
     return status;
 }
 
-/* Counts in the smallest graph, because only the builder knows the parameters. */
+/* Counts in the smallest possible graph, because only the builder knows the parameters. */
 static ls_status count_parameters(ls_model *model) {
     ls_graph *g = ls_graph_create(LS_F32);
     ls_language_model smallest;
@@ -79,7 +81,9 @@ static ls_status change_rope(const char *path, const ls_rope_change *change, ls_
     return longer ? reread(path, change, model) : ls_ok();
 }
 
-/* Some scalings are computed from max_position_embeddings, so a longer one would change them. */
+/*
+ * Whether both are equal. Some scalings are computed from max_position_embeddings, so raising that would change them.
+ */
 static bool same_rope(const ls_rope *a, const ls_rope *b) {
     return a->factor == b->factor && a->original_length == b->original_length;
 }
@@ -124,7 +128,7 @@ static ls_status check_apart(const ls_model *model, int64_t S) {
     return check_rope_apart(&model->config.local_rope, S);
 }
 
-/* --- a head that scores ------------------------------------------------------------------------------------------- */
+/* --- a scoring head ----------------------------------------------------------------------------------------------- */
 
 static ls_status set_member(ls_model *model, const char *key, const char *value) {
     char *made = NULL;
@@ -146,9 +150,12 @@ static ls_status score(ls_model *model) {
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
-/* Heads that predict further tokens, which the library does not load either. */
+/* Heads that predict further tokens; the library does not load them either. */
 static const char *const further_heads[] = {"mtp.", "model.mtp", NULL};
-/* The same of a model that scores: the head of words, too; and where its own head is apart, that of the files. */
+/*
+ * The same for a model with a scoring head, which also ignores lm_head; and, if its scoring head is not that of the
+ * files, for that head too.
+ */
 static const char *const other_heads[] = {"mtp.", "model.mtp", "lm_head.", NULL};
 static const char *const all_heads[] = {"mtp.", "model.mtp", "lm_head.", LS_SCORE_WEIGHT, NULL};
 
@@ -171,7 +178,7 @@ static ls_status make_random(const ls_model *model, uint64_t seed, ls_weight_sou
                                      out);
 }
 
-/* --- what is said of it ------------------------------------------------------------------------------------------- */
+/* --- its description ---------------------------------------------------------------------------------------------- */
 
 static const char *name_of(const ls_model *model) {
     return model->config.scored ? model->architecture->scored : model->architecture->name;
@@ -198,8 +205,10 @@ static void put(const ls_model *model, ls_json_writer *w) {
 static void free_nothing(ls_model *model) { (void)model; }
 
 const ls_model_kind ls_model_kind_config = {.file = "config.json",
-                                            /* Far above published configs: most have some KiB, those with long lists
-                                               of labels some MiB. */
+                                            /*
+                                             * far above published configs: most have a few KiB, those with long lists
+                                             * of labels a few MiB
+                                             */
                                             .most_bytes = (size_t)16 << 20,
                                             .read = read_config,
                                             .change_rope = change_rope,

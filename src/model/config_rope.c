@@ -11,7 +11,7 @@
 
 typedef struct number {
     const char *key;
-    size_t at; /* of a double in ls_rope */
+    size_t at; /* offset of a double in ls_rope */
     double least;
     bool required;
 } number;
@@ -45,7 +45,10 @@ static const number longrope[] = {
 
 #undef AT
 
-/* Checks the scaling, and computes what it does not give from the model's sizes. NULL: nothing to do. */
+/*
+ * Checks the scaling, and computes from the model's sizes the values that the scaling does not give. NULL: nothing to
+ * do.
+ */
 typedef ls_status (*completion)(ls_json_value scaling, const ls_model_config *config, ls_rope *rope);
 
 static ls_status complete_dynamic(ls_json_value scaling, const ls_model_config *config, ls_rope *rope) {
@@ -78,7 +81,7 @@ static ls_status complete_yarn(ls_json_value scaling, const ls_model_config *con
     return ls_json_error(ls_json_field(scaling, "beta_fast"), "at least beta_slow %g", slow);
 }
 
-/* A divisor for each rotated pair. */
+/* Reads one divisor for each rotated pair. */
 static ls_status read_factors(ls_json_value scaling, const char *key, int64_t pairs, float *out) {
     ls_json_value list;
     LS_TRY(ls_json_array(scaling, key, &list));
@@ -108,7 +111,7 @@ static const struct {
     const char *type;
     const number *numbers;
     completion complete;
-    const char *is; /* the name of the kind, where the type is an older one; NULL: the type */
+    const char *is; /* the name of the kind if `type` is an older name for it; NULL: the name is `type` */
 } kinds[] = {
     {"linear", factor, NULL, NULL},
     {"dynamic", factor, complete_dynamic, NULL},
@@ -118,7 +121,7 @@ static const struct {
     {"su", NULL, NULL, "longrope"},
 };
 
-/* The kind of scaling, from the field rope_type or, in older files, type; NULL: no scaling. */
+/* The kind of scaling, from the field rope_type or, in older files, the field type; NULL: no scaling. */
 static ls_status read_type(ls_json_value scaling, bool newer, const char **out) {
     const char *key = ls_json_has(scaling, "rope_type") || !ls_json_has(scaling, "type") ? "rope_type" : "type";
     const char *type = NULL;
@@ -135,8 +138,8 @@ static ls_status read_type(ls_json_value scaling, bool newer, const char **out) 
 }
 
 /*
- * Fields that any kind may have. Another field is an error, because it could change the model (the Hugging Face library
- * only warns).
+ * Fields that any kind may have. Any other field is an error, because it could change the model (the Hugging Face
+ * library only warns).
  */
 static const char *const known[] = {"rope_type",
                                     "type",
@@ -161,7 +164,7 @@ static const ls_config_rule rules[] = {
     {NULL, LS_RULE_ABSENT, 0, NULL},
 };
 
-/* partial_rotary_factor of a config, or of its rotary positions, which takes precedence. */
+/* Reads partial_rotary_factor from a config or from its object of rotary positions; the latter takes precedence. */
 static ls_status read_rotary(ls_json_value object, ls_model_config *out) {
     if (out->rotary == 0) {
         out->rotated = out->sizes.D;
@@ -191,7 +194,7 @@ static ls_status refuse_unknown(ls_json_value scaling, const ls_config_field *fu
     return ls_ok();
 }
 
-/* Some configs have the original length outside of the scaling object; a value there takes precedence. */
+/* Some configs have the original length outside the scaling object; that value takes precedence. */
 static ls_json_value object_with(ls_json_value root, ls_json_value scaling, const number *n) {
     return n->at == offsetof(ls_rope, original_length) && ls_json_has(root, n->key) ? root : scaling;
 }
@@ -209,7 +212,7 @@ static ls_status read_scaling(ls_json_value root, ls_json_value scaling, const l
     return ls_ok();
 }
 
-/* One object of rotary positions. *rope: its theta is the default. */
+/* Reads one object of rotary positions. On entry, rope->theta is the default. */
 static ls_status read_object(ls_json_value root, ls_json_value object, bool newer, const ls_config_field *further,
                              ls_model_config *config, ls_rope *rope) {
     LS_TRY(read_type(object, newer, &rope->scaling));
@@ -220,7 +223,10 @@ static ls_status read_object(ls_json_value root, ls_json_value object, bool newe
     return read_scaling(root, object, config, rope);
 }
 
-/* Newer configs of models whose layers with a window rotate in their own way: an object for each type of layer. */
+/*
+ * Newer configs of models whose layers with a window have rotary positions of their own: one object for each type of
+ * layer.
+ */
 static ls_status read_by_type(ls_json_value root, ls_json_value types, const ls_config_field *further,
                               ls_model_config *out) {
     const struct {
@@ -257,7 +263,7 @@ ls_status ls_config_rope(ls_json_value root, const ls_config_field *further, ls_
     const bool newer = ls_json_has(root, "rope_parameters");
     if (out->rotary == 0 || !has_within(root, newer ? "rope_parameters" : "rope_scaling", rules[0].key))
         LS_TRY(read_rotary(root, out));
-    /* A scaling that the row of the architecture has is there only where the config says nothing. */
+    /* The scaling of the architecture's row applies only if the config says nothing about scaling. */
     if (out->rope.scaling != NULL && (newer || ls_json_has(root, "rope_scaling"))) out->rope = (ls_rope){.theta = 1e4};
     LS_TRY(ls_json_double_or(root, "rope_theta", out->rope.theta, LS_LEAST_POSITIVE, 1e30, &out->rope.theta));
     if (newer && ls_json_has(root, "rope_scaling"))

@@ -1,8 +1,8 @@
 /*
- * Decoders with rotary positions (Touvron et al., arXiv 2302.13971). First ls_decoder_form: the fields of their
- * config.json and the names in their files. Then ls_decoder_build: their graph, with layers of the parts that the row
- * of an architecture names, causal attention with grouped queries and no dropout. Tensor names are those of the
- * published files.
+ * Decoders with rotary positions (Touvron et al., arXiv 2302.13971). First comes ls_decoder_form: the fields of their
+ * config.json and the names in their files. Then comes ls_decoder_build: their graph, with causal attention, grouped
+ * queries, no dropout, and layers made of the parts that the row of an architecture names. Tensor names are those of
+ * the published files.
  */
 #include "model/model_impl.h"
 
@@ -73,7 +73,7 @@ static ls_status complete(ls_json_value root, const ls_architecture *architectur
     return ls_config_windows(root, out);
 }
 
-/* Tensors in old files that follow from the config and are not read. */
+/* Tensors in old files that follow from the config; they are not read. */
 static const char *const derived[] = {".rotary_emb.inv_freq", NULL};
 
 static const ls_weight_spelling spellings[] = {{"model.", ""}, {NULL, NULL}};
@@ -99,8 +99,8 @@ const ls_decoder_parts ls_head_norm_parts = {.layer = ls_layer_in_turn,
                                              .mlp = ls_layer_gated};
 
 /*
- * Rows of the table. Where the scale is sqrt(E), published models were trained with it rounded to the type of x, and it
- * is part of the Hugging Face library's embedding, to which noise is added.
+ * Looks up rows of the table. If the scale is sqrt(E), published models were trained with the scale rounded to the type
+ * of x. The scale is part of the Hugging Face library's embedding, so noise is added to the scaled rows.
  */
 static ls_tensor embed(const ls_layer *b, ls_tensor tokens, ls_tensor table) {
     const ls_model_config *config = b->config;

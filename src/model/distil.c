@@ -1,6 +1,7 @@
 /*
- * A teacher's likeliest words, and the loss of a model that learns from them. Minus the log-probability of each of them
- * is a cross-entropy, so that logits are read tile by tile, and by each rank its part of the vocabulary, as for labels.
+ * Finds a teacher's likeliest words, and builds the loss of a model that learns from them. Minus the log-probability of
+ * each of these words is a cross-entropy, so the logits are read tile by tile, and each rank reads its part of the
+ * vocabulary, as for labels.
  */
 #include "graph/graph.h"
 #include "model/model_impl.h"
@@ -14,14 +15,14 @@ static ls_tensor map(ls_graph *g, const ls_tensor *in, int n_in, const ls_map_st
     return ls_map(g, in, n_in, &(ls_expression){.step = steps, .n_steps = n_steps, .wide = 1});
 }
 
-/* exp(x) where there is a word, otherwise 0. */
+/* exp(x) if there is a word, otherwise 0. */
 static ls_tensor share(ls_graph *g, ls_tensor x, ls_tensor ids) {
     static const ls_map_step steps[] = {NUMBER(LS_LABEL_IGNORED), STEP(EQ, 1, 2, 0), NUMBER(0), STEP(EXP, 0, 0, 0),
                                         STEP(WHERE, 3, 4, 5)};
     return map(g, (ls_tensor[]){x, ids}, 2, steps, LS_COUNT(steps));
 }
 
-/* p (log p + loss), of a loss that is minus log q; where there is no word, p is 0. */
+/* p (log p + loss), where loss is minus log q; 0 if there is no word, since p is 0 then. */
 static ls_tensor term(ls_graph *g, ls_tensor p, ls_tensor logprob, ls_tensor loss) {
     static const ls_map_step steps[] = {NUMBER(0), STEP(EQ, 0, 3, 0), STEP(ADD, 1, 2, 0), STEP(MUL, 0, 5, 0),
                                         STEP(WHERE, 4, 3, 6)};
@@ -29,8 +30,8 @@ static ls_tensor term(ls_graph *g, ls_tensor p, ls_tensor logprob, ls_tensor los
 }
 
 /*
- * The sum of the terms and that of all other words, of which the teacher has 1 - p and the model 1 - q, at least 1e-7;
- * where the label is ignored, 0.
+ * Adds the term of all other words to the sum of the terms. Their probability is 1 - p for the teacher and 1 - q for
+ * the model, each at least 1e-7. The result is 0 where the label is ignored.
  */
 static ls_tensor with_others(ls_graph *g, ls_tensor sum, ls_tensor p, ls_tensor q, ls_tensor labels) {
     enum { SUM, P, Q, LABEL, MOST, P_MOST, P_NEG, LOG_R, Q_MOST, Q_NEG, LOG_S, R, GAP, TAIL, ALL, IGNORED, IS, ZERO };
@@ -57,7 +58,7 @@ static ls_tensor plus(ls_graph *g, ls_tensor sum, ls_tensor x) {
     return sum.id == 0 ? x : map(g, (ls_tensor[]){sum, x}, 2, &step, 1);
 }
 
-/* Part of the divergence, and the rest of the label's own loss. */
+/* part · divergence + rest · the label's own loss. */
 static ls_tensor mix(ls_graph *g, ls_tensor divergence, double part, ls_tensor hard, double rest) {
     const ls_map_step steps[] = {NUMBER(part), STEP(MUL, 0, 2, 0), NUMBER(rest), STEP(MUL, 1, 4, 0),
                                  STEP(ADD, 3, 5, 0)};
@@ -85,7 +86,10 @@ ls_tensor ls_distilled(const ls_model *model, ls_graph *g, const ls_language_mod
     return T != 1 ? ls_scale(g, divergence, T * T) : divergence;
 }
 
-/* A logit less the likeliest one's, whose log-probability is minus the loss; rounding leaves none above 0. */
+/*
+ * A word's log-probability: its logit minus that of the likeliest word, whose log-probability is minus the loss.
+ * Limited to 0 against rounding.
+ */
 static ls_tensor logprobs_of(ls_graph *g, ls_tensor values, ls_tensor best, ls_tensor loss) {
     static const ls_map_step steps[] = {STEP(SUB, 0, 1, 0), STEP(SUB, 3, 2, 0), NUMBER(0), STEP(MIN, 4, 5, 0)};
     return map(g, (ls_tensor[]){values, best, loss}, 3, steps, LS_COUNT(steps));

@@ -1,7 +1,7 @@
 /*
- * Gemma2ForCausalLM (Gemma Team, arXiv 2408.00118): every other layer attends to a window only, each block has a norm
- * before and after it, weights of norms are trained around 0, embeddings are scaled, and the logits of attention and of
- * the model are soft-capped.
+ * Gemma2ForCausalLM (Gemma Team, arXiv 2408.00118): every other layer attends to a window, each block has a norm before
+ * and after it, weights of norms are trained around 0, embeddings are scaled, and the logits of attention and of the
+ * model are soft-capped.
  */
 #include "model/model_impl.h"
 

@@ -1,7 +1,7 @@
 /*
- * Gemma3ForCausalLM (Gemma Team, arXiv 2503.19786): like Gemma 2 with norms of heads and without soft caps in
- * attention; five of six layers attend to a window, and rotate by a theta of their own without scaling. Also the text
- * model of Gemma3ForConditionalGeneration, whose config leaves out what has its default.
+ * Gemma3ForCausalLM (Gemma Team, arXiv 2503.19786): like Gemma 2, with norms of heads and without soft caps in
+ * attention; five of six layers attend to a window, and rotate with a theta of their own and without scaling. Also the
+ * text model of Gemma3ForConditionalGeneration, whose config leaves out fields that have their default.
  */
 #include "model/model_impl.h"
 

@@ -1,6 +1,6 @@
 /*
- * Glm4ForCausalLM (GLM-4-0414, Team GLM, arXiv 2406.12793): norms before and behind each block, one product for gate
- * and up, and half of each head rotated in neighbouring pairs.
+ * Glm4ForCausalLM (GLM-4-0414, Team GLM, arXiv 2406.12793): norms before and after each block, one product for gate and
+ * up, and half of each head rotated in neighbouring pairs.
  */
 #include "model/model_impl.h"
 

@@ -9,7 +9,7 @@
 
 #include "graph/graph.h"
 
-/* Attention masks in old files, which are not read. */
+/* Attention masks in old files; they are not read. */
 static const char *const derived[] = {".attn.bias", ".attn.masked_bias", NULL};
 
 static const ls_config_field fields[] = {
@@ -24,7 +24,7 @@ static const ls_config_field fields[] = {
     LS_CONFIG_REAL("layer_norm_epsilon", epsilon, 0, 1, false),
     LS_CONFIG_FLAG("scale_attn_by_inverse_layer_idx", scale_by_layer),
     LS_CONFIG_FLAG("scale_attn_weights", scaled),
-    /* Other names of the same fields; if both are there, these take precedence. */
+    /* Other names of the same fields. If a config has both names, these take precedence. */
     LS_CONFIG_INT("hidden_size", sizes.E, 1, LS_MOST_WIDTH, false),
     LS_CONFIG_INT("num_hidden_layers", sizes.L, 1, LS_MOST_LAYERS, false),
     LS_CONFIG_INT("num_attention_heads", sizes.Hq, 1, LS_MOST_HEADS, false),

@@ -1,6 +1,6 @@
 /*
- * GraniteForCausalLM (Shen et al., arXiv 2408.13359): Llama with four factors: of embeddings, of what a block adds, of
- * attention's logits and, as a divisor, of the model's.
+ * GraniteForCausalLM (Shen et al., arXiv 2408.13359): Llama with four scales: a factor of embeddings, one of what a
+ * block adds, one of attention's logits, and a divisor of the model's logits.
  */
 #include "model/model_impl.h"
 
@@ -15,7 +15,7 @@ static const ls_config_field fields[] = {
     LS_CONFIG_END,
 };
 
-/* The dense models of version 3.0 have it. */
+/* The configs of dense models of version 3.0 have this field. */
 static const char *const dropouts[] = {"attention_dropout", NULL};
 
 const ls_architecture ls_architecture_granite = {.name = "GraniteForCausalLM",

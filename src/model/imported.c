@@ -1,6 +1,6 @@
 /*
- * The row of models that are written as a graph.json: checking the graph as a whole, building it, its weights, what is
- * said of it.
+ * The row of models that are written as a graph.json: checks the graph as a whole, builds it, and gives its weights and
+ * its description.
  */
 #include "model/imported_impl.h"
 
@@ -13,7 +13,7 @@
 typedef struct building {
     const ls_imported *m;
     ls_graph *g;
-    ls_tensor *tensors; /* by their numbers in the file */
+    ls_tensor *tensors; /* by the tensor's number in the file */
     ls_language_model lm;
 } building;
 
@@ -56,14 +56,14 @@ static ls_status add_node(building *b, int node, const ls_model_lengths *lengths
         return ls_imported_in_node(b->m, node, ls_error_in(status, "%s: nodes[%d]", b->m->file, node));
     for (int i = 0; i < n->n_out; i++) {
         b->tensors[n->out[i]] = c.out[i];
-        /* What an op has declared as an input keeps the name that the host knows. */
+        /* An input that an op has declared keeps the name that the host knows. */
         if (c.out[i].id >= before && ls_graph_producer(b->g, c.out[i]) != NULL)
             (void)ls_named(b->g, c.out[i], "%s", b->m->names[n->out[i]]);
     }
     return ls_ok();
 }
 
-/* A shape and its type, as messages of ops show them. */
+/* Writes a shape and its type, as messages of ops show them. */
 static void describe(const building *b, int tensor, char *out, size_t room) {
     const ls_tensor_info *info = ls_graph_tensor(b->g, b->tensors[tensor]);
     char shape[64];
@@ -71,7 +71,7 @@ static void describe(const building *b, int tensor, char *out, size_t room) {
     ls_print(out, room, "\"%s\", %s%s", b->m->names[tensor], ls_dtype_name(info->dtype), shape);
 }
 
-/* The sum is over all tokens: its terms have the batch and the sequence. The terms [B,S] are the losses of tokens. */
+/* Finds the loss. If it is the sum of terms [B,S] (batch, sequence), these terms are the losses of the tokens. */
 static ls_status find_loss(building *b) {
     const ls_tensor loss = b->tensors[b->m->loss];
     const ls_tensor_info *info = ls_graph_tensor(b->g, loss);
@@ -122,7 +122,7 @@ static ls_status build(const ls_model *model, ls_graph *g, const ls_model_length
 
 /* --- the graph as a whole ----------------------------------------------------------------------------------------- */
 
-/* Which tensors the loss depends on. */
+/* Marks the tensors that the loss depends on. */
 static void find_used(const ls_imported *m, bool *used) {
     used[m->loss] = true;
     for (int n = m->n_nodes - 1; n >= 0; n--) {
@@ -152,7 +152,10 @@ static ls_status check_used(const ls_imported *m) {
                    : ls_error(LS_INVALID, "%s: parameters has none that is trained, expected one at least", m->file);
 }
 
-/* Documents apart are told to every mask, so all must say that they take them, or none. */
+/*
+ * If documents do not see each other, every mask is told about them, so either all masks or none must have the term
+ * documents.
+ */
 static ls_status check_documents(const ls_imported *m, bool documents) {
     for (int n = 0; n < m->n_nodes; n++) {
         const ls_imported_params *params = m->nodes[n].params;
@@ -168,14 +171,14 @@ static ls_status check_documents(const ls_imported *m, bool documents) {
     return ls_ok();
 }
 
-/* The most tokens for which no table of rotations depends on the length of the sequence. */
+/* Finds the most tokens up to which no table of rotations depends on the length of the sequence. */
 static void find_rope_limit(ls_imported *m) {
     m->rope_limit = INT64_MAX;
     for (int n = 0; n < m->n_nodes; n++) {
         const ls_imported_params *params = m->nodes[n].params;
         ls_rope_scaling scaling = LS_ROPE_PLAIN;
         if (params == NULL || params->rope.scaling == NULL || params->rope.length > 0) continue;
-        if (ls_rope_find(params->rope.scaling, &scaling).code != LS_OK) continue; /* building says so */
+        if (ls_rope_find(params->rope.scaling, &scaling).code != LS_OK) continue; /* building reports the error */
         if (ls_rope_by_length(&(ls_rope_params){.scaling = scaling}))
             m->rope_limit = ls_min(m->rope_limit, (int64_t)params->rope.original_length);
     }
@@ -199,7 +202,7 @@ static ls_status find_sizes(const ls_graph *g, const ls_language_model *lm, ls_m
     return ls_ok();
 }
 
-/* Builds a small graph: shapes and types fit, and sizes follow. */
+/* Builds a small graph: checks that shapes and types fit, and finds the model's sizes. */
 static ls_status check_graph(ls_model *model) {
     enum { B = 2, S = 16 };
     ls_graph *g = ls_graph_create(LS_F32);
@@ -215,7 +218,7 @@ static ls_status check_graph(ls_model *model) {
 static ls_status count_parameters(const ls_imported *m, int64_t *out) {
     const int64_t most = INT64_C(1) << 58;
     for (int i = 0; i < m->n_parameters; i++) {
-        int64_t elements = 1; /* at most 2^48: the reader saw to it */
+        int64_t elements = 1; /* at most 2^48: the reader has checked it */
         for (int d = 0; d < m->parameters[i].ndim; d++) elements *= m->parameters[i].size[d];
         *out += elements;
         if (*out > most)
@@ -248,7 +251,7 @@ static void free_graph(ls_model *model) {
     free(model->imported);
 }
 
-/* --- what it cannot do -------------------------------------------------------------------------------------------- */
+/* --- what a graph.json does not support --------------------------------------------------------------------------- */
 
 static ls_status change_rope(const char *name, const ls_rope_change *change, ls_model *model) {
     return ls_error(
@@ -258,7 +261,7 @@ static ls_status change_rope(const char *name, const ls_rope_change *change, ls_
         change->scaling != NULL ? "--rope-scaling" : "--rope-theta", name, model->kind->file);
 }
 
-/* There is no length in the file to raise. */
+/* The file has no length that could be raised. */
 static ls_status lengthen(ls_model *model, int64_t S, bool *longer) {
     (void)model;
     (void)S;
@@ -293,7 +296,7 @@ static ls_status check_apart(const ls_model *model, int64_t S) {
         m->file, (long long)S, (long long)m->rope_limit);
 }
 
-/* --- weights, and what is said of it ------------------------------------------------------------------------------ */
+/* --- weights and description -------------------------------------------------------------------------------------- */
 
 static ls_weight_rules rules_of(const ls_model *model) {
     return (ls_weight_rules){.copies = model->imported->copies, .n_copies = model->imported->n_copies};

@@ -1,4 +1,4 @@
-/* What the readers of a graph.json share: fields that are not known, where a node comes from, types and sizes. */
+/* Shared by the readers of a graph.json: unknown fields, the source line of a node, types and sizes. */
 #include "model/imported_impl.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ ls_status ls_imported_in_node(const ls_imported *m, int node, ls_status status) 
     return ls_error(status.code, "%s (%s%s)", status.text, n->op->name, where);
 }
 
-/* "T" and "G", or a type: the file's own means T, a wider one G. */
+/* Reads "T", "G" or the name of a type: the file's own type means T, a wider one G. */
 ls_status ls_imported_read_type(ls_json_value value, const char *dtype, bool *is_wide) {
     const char *text = NULL;
     LS_TRY(ls_json_as_text(value, &text));

@@ -1,6 +1,6 @@
 /*
- * The general ops of graph.json: those that compute with single elements, sum, move and multiply. Rows as in
- * imported_ops.c.
+ * The general ops of graph.json: ops that compute on single elements, sums, ops that move elements, and products. The
+ * rows are as in imported_ops.c.
  */
 #include "model/imported_impl.h"
 
@@ -10,7 +10,7 @@
 
 /* --- readers of params -------------------------------------------------------------------------------------------- */
 
-enum { MOST_ELEMENTS = 1 << 30 }; /* of a slice */
+enum { MOST_ELEMENTS = 1 << 30 }; /* limit of the numbers of a slice */
 
 static ls_status read_dim(ls_json_value node, ls_imported_params *out) {
     int64_t dim;
@@ -102,7 +102,7 @@ static ls_status read_reduce(ls_json_value node, const char *dtype, ls_imported_
     return ls_json_bool_or(node, "keep", false, &out->keep);
 }
 
-/* An operand: "i0", an input, "r0", the result of a step, or a number, which becomes a step of its own. */
+/* Reads an operand: "i0" is an input, "r0" the result of a step, and a number becomes a step of its own. */
 static ls_status read_operand(ls_json_value value, const int *results, int n_results, ls_map_params *map, int *out) {
     const char *text = NULL;
     char kind = 0, behind = 0;
@@ -137,7 +137,10 @@ static ls_status read_code(ls_json_value value, ls_map_code *out) {
     return ls_json_error(value, "a kind of step of longspan/map.h");
 }
 
-/* A step [word, operands]. Its number is noted in results[at]; operands are numbered from LS_MAP_TENSORS on. */
+/*
+ * Reads a step [word, operands]. results[at] becomes the step's number; steps are numbered as operands, from
+ * LS_MAP_TENSORS on.
+ */
 static ls_status read_step(ls_json_value value, int at, int *results, ls_map_params *map) {
     ls_map_step step = {0};
     int *const by[] = {&step.a, &step.b, &step.c};
@@ -168,7 +171,7 @@ static ls_status read_results(ls_json_value node, const int *steps, int n_steps,
     return ls_ok();
 }
 
-/* The file's own type means T, a wider one G, as in cast. */
+/* The file's own type means T, a wider one G, as for cast. */
 static ls_status read_types(ls_json_value node, const char *dtype, ls_map_params *map) {
     ls_json_value list;
     if (!ls_json_has(node, "dtypes")) return ls_ok();
@@ -196,7 +199,7 @@ static ls_status read_map(ls_json_value node, const char *dtype, ls_imported_par
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
-/* Whether `dim` is the last dimension of a tensor; otherwise the graph has a mistake. */
+/* Whether `dim` is the last dimension of x; if not, the graph gets an error. */
 static bool is_last(ls_imported_call *c, ls_tensor x) {
     if (!ls_graph_has(c->g, x)) return false;
     const int ndim = ls_graph_tensor(c->g, x)->shape.ndim;
@@ -233,7 +236,10 @@ static void call_take_along(ls_imported_call *c) { c->out[0] = ls_take_along(c->
 
 static void call_topk(ls_imported_call *c) { c->out[0] = ls_topk(c->g, c->in[0], c->params->length, &c->out[1]); }
 
-/* The index of each token in its sequence is what the host gives as its position where documents do not begin anew. */
+/*
+ * The index of each token in its sequence. This is the position that the host supplies if positions do not start again
+ * at each document.
+ */
 static void call_iota(ls_imported_call *c) {
     if (c->lm->positions.id == 0) c->lm->positions = ls_input_like(c->g, "positions", c->lm->tokens);
     c->out[0] = c->lm->positions;
@@ -246,7 +252,7 @@ static void call_reduce(ls_imported_call *c) {
                                               : ls_reduce_sum(c->g, c->in[0], p->over, p->keep);
 }
 
-/* Operands of the file are inputs, and steps behind LS_MAP_TENSORS. */
+/* Operands in the file are inputs below LS_MAP_TENSORS, and steps from LS_MAP_TENSORS on. */
 static void call_map(ls_imported_call *c) {
     ls_map_params map = c->params->map;
     if (map.n_results != c->n_out) {

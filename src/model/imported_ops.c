@@ -1,6 +1,6 @@
 /*
- * The ops of graph.json: a row for each, with the reader of its params and the call of its public function, which
- * checks shapes and types. To add an op: its fields, a reader if it has any, a call, and a row.
+ * The ops of graph.json. Each op is a row with a reader of its params and a call of its public function, which checks
+ * shapes and types. To add an op, add its fields, a reader if it has any, a call, and a row.
  */
 #include "model/imported_impl.h"
 
@@ -174,7 +174,10 @@ BINARY(ls_recurrence)
 BINARY(ls_cross_entropy)
 UNARY(ls_sum)
 
-/* Without a length of its own, a table is for the sequence, or for the tokens before the first that is generated. */
+/*
+ * If the params give no length, the table is for the length of the sequence or, in generation, the number of tokens
+ * before the first generated one.
+ */
 static void call_ls_rope_table(ls_imported_call *c) {
     ls_rope rope = c->params->rope;
     if (!(rope.length > 0)) rope.length = (double)(c->lengths->known > 0 ? c->lengths->known : c->lengths->S);
@@ -182,8 +185,8 @@ static void call_ls_rope_table(ls_imported_call *c) {
 }
 
 /*
- * A window at least as long as the sequence is a causal mask, and every window is causal by itself. Documents are those
- * of the batch, which masks are told when it is there.
+ * The mask of a node for sequences of S tokens. Every window is causal; one at least as long as the sequence becomes a
+ * causal mask. The term documents is left out, because masks get the documents of the batch when there are any.
  */
 static ls_mask mask_of(const ls_mask *given, int64_t S) {
     ls_mask mask = {.n = 0};
@@ -205,7 +208,7 @@ static void call_ls_attention(ls_imported_call *c) {
                                        c->params->softcap);
 }
 
-/* Integers become numbers by a map without steps. */
+/* Integers become real numbers by a map without steps. */
 static void call_ls_cast(ls_imported_call *c) {
     static const int itself = 0;
     const ls_dtype to = c->params->wide ? c->g->accumulator : c->g->dtype;
@@ -267,7 +270,7 @@ static const ls_imported_op ops[] = {
     LS_IMPORTED_SEVERAL("split", ls_split, 1, 1, size_fields, read_sizes),
 };
 
-/* Row i of both tables; NULL past the end. */
+/* Row i of the two tables taken together; NULL past the end. */
 static const ls_imported_op *op_at(size_t i) {
     if (i < LS_COUNT(ops)) return &ops[i];
     return i - LS_COUNT(ops) < ls_n_imported_general_ops ? &ls_imported_general_ops[i - LS_COUNT(ops)] : NULL;

@@ -1,7 +1,7 @@
 /*
- * Reading a graph.json: every field, and which tensor each name means. Shapes are not in the file; building the graph
- * finds them. A file is not trusted: what it says is refused by field, and no number in it is the size of an
- * allocation.
+ * Reads a graph.json: every field, and which tensor each name means. Shapes are not in the file; building the graph
+ * finds them. A file is not trusted: each wrong value is refused with the name of its field, and no number in the file
+ * is the size of an allocation.
  */
 #include "model/imported_impl.h"
 
@@ -56,14 +56,14 @@ static void make_names(names *t, ls_imported *m, int most) {
     m->names = LS_NEW_ARRAY(m->arena, const char *, most + 1);
 }
 
-/* The slot of the name, or a free one. */
+/* The slot that holds the name, or a free slot. */
 static named *find_slot(const names *t, const char *name) {
     size_t slot = ls_rng_stream(name) & (t->n_slots - 1);
     while (t->slots[slot].name != NULL && strcmp(t->slots[slot].name, name) != 0) slot = (slot + 1) & (t->n_slots - 1);
     return &t->slots[slot];
 }
 
-/* A name in `value` that means a tensor from now on; *name may be NULL. */
+/* From now on the name in `value` means `tensor`. *name, if name is not NULL, becomes the name. */
 static ls_status add_name(names *t, ls_json_value value, int tensor, const char **name) {
     const char *text = NULL;
     LS_TRY(ls_json_as_text(value, &text));
@@ -76,7 +76,7 @@ static ls_status add_name(names *t, ls_json_value value, int tensor, const char 
     return ls_ok();
 }
 
-/* A new tensor of the name in `value`. */
+/* A new tensor with the name in `value`. */
 static ls_status add_tensor(names *t, ls_json_value value, const char **name, int *tensor) {
     const int made = ++t->m->n_tensors;
     LS_TRY(add_name(t, value, made, &t->m->names[made]));
@@ -119,7 +119,7 @@ static ls_status read_input(names *t, ls_json_value value, const char *tokens, l
         *there = true;
     }
     if (out->role != LS_INPUT_OTHER && out->dtype != LS_I32) return ls_json_error(ls_json_field(value, "dtype"), "i32");
-    for (size_t r = 0; r < LS_COUNT(role_names); r++) /* what the inputs with a meaning are called everywhere else */
+    for (size_t r = 0; r < LS_COUNT(role_names); r++) /* the names that inputs with a meaning have everywhere else */
         if (out->role == LS_INPUT_OTHER && strcmp(out->name, role_names[r]) == 0)
             return ls_json_error(ls_json_field(value, "name"), "another name, or \"is\" for what it is");
     LS_TRY(ls_json_int_or(value, "shift", 0, 0, 1, &shift));
@@ -161,7 +161,7 @@ static ls_status read_shape(ls_json_value value, ls_imported_parameter *out) {
     return ls_ok();
 }
 
-/* Other names of a parameter: no tensor has them, so that they mean the parameter alone. */
+/* Other names of a parameter. No tensor has such a name, so it always means the parameter. */
 static ls_status read_also(names *t, ls_json_value value, int parameter, ls_imported_parameter *out) {
     ls_imported *m = t->m;
     ls_json_value list;
@@ -255,10 +255,13 @@ static ls_status read_source(ls_json_value value, ls_imported_source *out) {
     return ls_json_int(value, "line", 0, INT32_MAX, &out->line);
 }
 
-/* What the user's program finds documents by. */
+/* How the user's program finds documents. */
 enum { BY_NUMBERS, BY_PADDING, BY_FIRST, BY_LAST };
 
-/* Whether attention is told of documents; and of an object, what the user's program finds them by. */
+/*
+ * Reads whether attention is told about documents, and, if the field is an object, how the user's program finds
+ * documents.
+ */
 static ls_status read_documents(ls_json_value root, ls_imported *m, ls_model_inputs *inputs) {
     static const char *const fields[] = {"input", "is", "number", "ignored", NULL};
     static const char *const is[] = {
@@ -309,7 +312,7 @@ static ls_status read_head(ls_json_value root, ls_imported *m, ls_model_inputs *
     return ls_ok();
 }
 
-/* The arrays, each as long as the list in the document. */
+/* The lists of the document. find_lists allocates an array of the same length for each of them. */
 typedef struct lists {
     ls_json_value inputs, parameters, nodes, sources;
 } lists;
@@ -332,7 +335,7 @@ static ls_status find_lists(ls_json_value root, ls_imported *m, lists *out) {
     return ls_ok();
 }
 
-/* Names in the lists, as many as the document can have at most. */
+/* The most names that the document can have, found from the lengths of the lists. */
 static int most_names(const lists *l, const ls_imported *m, int *also) {
     int n = m->n_inputs + m->n_parameters;
     *also = 0;
@@ -343,7 +346,7 @@ static int most_names(const lists *l, const ls_imported *m, int *also) {
     return n + *also;
 }
 
-/* A factor of what a weighted mean is divided by. */
+/* Reads one factor of the product whose sum over the tokens is the divisor of a weighted mean. */
 static ls_status read_weight(const ls_imported *m, const ls_model_inputs *inputs, ls_json_value value,
                              struct ls_mean_weight *out) {
     static const char *const fields[] = {"input", "shift", NULL};

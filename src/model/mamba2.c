@@ -1,4 +1,4 @@
-/* Mamba2ForCausalLM (Dao, Gu, arXiv 2405.21060): layers of one mixer each, which is a state space. */
+/* Mamba2ForCausalLM (Dao, Gu, arXiv 2405.21060): each layer is one mixer, a state space. */
 #include "model/model_impl.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /*
- * Ministral3ForCausalLM (Mistral AI 2025): Mistral with a factor of queries that grows with the logarithm of the
- * position, from the original length on. Also the text model of Mistral3ForConditionalGeneration.
+ * Ministral3ForCausalLM (Mistral AI 2025): Mistral with a factor of queries that, from the original length on, grows
+ * with the logarithm of the position. Also the text model of Mistral3ForConditionalGeneration.
  */
 #include "model/model_impl.h"
 
@@ -13,7 +13,7 @@ static const ls_config_rule rules[] = {
     {NULL, LS_RULE_ABSENT, 0, NULL},
 };
 
-/* The library does not read max_position_embeddings there. */
+/* The library does not read max_position_embeddings in the object of rotary positions. */
 static const ls_config_field rope_fields[] = {
     LS_CONFIG_REAL("llama_4_scaling_beta", query_growth, 0, 1e6, true),
     LS_CONFIG_INT("max_position_embeddings", said_longest, 1, LS_MOST_POSITIONS, false),

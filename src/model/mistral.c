@@ -1,4 +1,4 @@
-/* MistralForCausalLM (Jiang et al., arXiv 2310.06825): all layers attend to a window, or none does. */
+/* MistralForCausalLM (Jiang et al., arXiv 2310.06825): either all layers attend to a window or none does. */
 #include "model/model_impl.h"
 
 static const ls_config_field fields[] = {LS_CONFIG_WINDOW, LS_CONFIG_END};

@@ -1,4 +1,4 @@
-/* Opening a model: which way it is written down, its text, and the source of its weights. */
+/* Opens a model: finds its kind, its text, and the source of its weights. */
 #include "model/model_impl.h"
 
 #include "graph/graph.h"
@@ -12,7 +12,7 @@ const char *ls_model_file(int index) { return index >= 0 && index < (int)LS_COUN
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-/* The kind that the field "format" of a document names; config.json has none. */
+/* The kind that the field "format" of a document names; a document without that field is a config.json. */
 static const ls_model_kind *kind_of(ls_json_value root) {
     const char *format = NULL;
     if (ls_json_text_or(root, "format", NULL, &format).code != LS_OK || format == NULL) return &ls_model_kind_config;
@@ -21,7 +21,7 @@ static const ls_model_kind *kind_of(ls_json_value root) {
     return &ls_model_kind_config;
 }
 
-/* name: stands for the text in errors. model->kind NULL: as the text says. */
+/* Errors call the text `name`. If model->kind is NULL, the text decides. */
 static ls_status read_text(const char *name, ls_model *model) {
     ls_json *document = NULL;
     LS_TRY(ls_json_parse(name, model->text, strlen(model->text), &document));
@@ -39,7 +39,10 @@ static ls_status read_file(const char *path, ls_model *model) {
     return read_text(path, model);
 }
 
-/* The model's file in a folder: its path, and its kind. Where there is none, that of a config.json. */
+/*
+ * Finds the path and the kind of the model's file in a folder. If there is no such file, the path is that of a
+ * config.json.
+ */
 static ls_status find_file(const char *folder, const ls_model_kind **kind, char **out) {
     const ls_model_kind *found = NULL;
     for (size_t i = 0; i < LS_COUNT(kinds); i++) {
@@ -59,7 +62,7 @@ static bool changes_rope(const ls_rope_change *change) {
     return change != NULL && ((change->scaling != NULL && change->scaling[0] != 0) || change->theta != 0);
 }
 
-/* *out becomes the folder of the model that the adapter in a folder is for; NULL: there is no adapter. */
+/* If the folder has an adapter, *out becomes the folder of the model that the adapter is for, otherwise NULL. */
 static ls_status find_base(const char *folder, char **out) {
     LS_PATH config = NULL;
     ls_json *document = NULL;
@@ -77,7 +80,10 @@ static ls_status find_base(const char *folder, char **out) {
     return status;
 }
 
-/* The file of the model in the folder of an adapter, which a checkpoint has, or else in that of its base. */
+/*
+ * Finds the model's file of an adapter: in the adapter's own folder, as in a checkpoint, or else in the folder of its
+ * base.
+ */
 static ls_status find_adapted(const char *folder, const char *base, const ls_model_kind **kind, char **out) {
     LS_TRY(find_file(folder, kind, out));
     return ls_file_exists(*out) ? ls_ok() : find_file(base, kind, out);
@@ -94,7 +100,7 @@ static ls_status open_model(const char *path, const ls_rope_change *change, ls_m
     else
         LS_TRY(ls_path_print(&file, "%s", path));
     const char *slash = strrchr(file, '/'), *name = slash != NULL ? slash + 1 : file;
-    for (size_t i = 0; i < LS_COUNT(kinds); i++) /* of another name, its contents tell */
+    for (size_t i = 0; i < LS_COUNT(kinds); i++) /* a file with another name: its contents decide */
         if (strcmp(name, kinds[i]->file) == 0) model->kind = kinds[i];
     LS_TRY(base != NULL ? ls_path_print(&model->folder, "%s", base) : ls_path_parent(file, &model->folder));
     LS_TRY(read_file(file, model));
@@ -108,7 +114,7 @@ static ls_status open_text(const char *name, const char *text, ls_model *model) 
     return read_text(name, model);
 }
 
-/* text NULL: reads the file at path. */
+/* If text is NULL, reads the file at path. */
 static ls_status create(const char *path, const char *text, const ls_rope_change *change, ls_model **out) {
     if (path == NULL)
         return ls_error(LS_USAGE, "--model is missing; expected a config.json, a graph.json, or the folder of one");
@@ -145,7 +151,7 @@ void ls_model_close(ls_model *model) {
     free(model);
 }
 
-/* --- what it is --------------------------------------------------------------------------------------------------- */
+/* --- description -------------------------------------------------------------------------------------------------- */
 
 ls_model_sizes ls_model_describe(const ls_model *model) { return model->sizes; }
 ls_model_inputs ls_model_takes(const ls_model *model) { return model->inputs; }
@@ -174,7 +180,7 @@ ls_status ls_model_lengthen(ls_model *model, int64_t S, bool *longer) {
     return model->kind->lengthen(model, S, longer);
 }
 
-/* --- what it can do ----------------------------------------------------------------------------------------------- */
+/* --- what the model supports -------------------------------------------------------------------------------------- */
 
 int ls_marks_find(const ls_marks *marks, const int32_t *tokens, int64_t S, int32_t *ends) {
     const int64_t behind = marks->kind == LS_MARK_LAST;
@@ -213,7 +219,7 @@ ls_status ls_model_need_token_loss(const ls_model *model, const ls_language_mode
 
 /* --- building ----------------------------------------------------------------------------------------------------- */
 
-/* Builds the model by itself, and then anew with its adapter. */
+/* Builds the model alone, and then again with its adapter. */
 static ls_status build_adapted(const ls_model *model, ls_graph *g, const ls_model_lengths *lengths,
                                ls_language_model *lm) {
     ls_graph *plain = ls_graph_create(g->dtype);
@@ -253,7 +259,7 @@ static bool is_score(const ls_flat *flat) { return strcmp(flat->name, LS_SCORE_W
 static bool in_own_files(const ls_flat *flat) { return !flat->added; }
 static bool in_files_without_score(const ls_flat *flat) { return in_own_files(flat) && !is_score(flat); }
 
-/* The model's own weights, without those of its adapter. *out has no context where there are no files. */
+/* Opens the model's own weights, without those of its adapter. If there are no files, out->context is NULL. */
 static ls_status open_own(const ls_model *model, const ls_image *image, ls_weight_source *out) {
     ls_weight_rules rules = model->kind->rules(model);
     rules.has = model->head_apart ? in_files_without_score : in_own_files;
@@ -265,7 +271,7 @@ static ls_status untrained(const ls_model *model, const char *why) {
                     ls_model_folder(model), model->kind->file, why);
 }
 
-/* The head that scores is made by random numbers; all else is in the files. */
+/* The scoring head gets random numbers; all other parameters are in the files. */
 static ls_status add_score(const ls_model *model, uint64_t seed, ls_weight_source *source) {
     ls_weight_source head = {.context = NULL}, files = *source;
     const ls_status status = model->kind->random(model, seed, &head);
@@ -305,7 +311,10 @@ ls_status ls_model_weights_with(const ls_model *model, const ls_image *image, co
 
 /* --- an adapter --------------------------------------------------------------------------------------------------- */
 
-/* What tells the files of the model's weights from others: their names, sizes and some of their bytes. None: 0. */
+/*
+ * A hash that tells the model's files of weights from others, made of their names, their sizes and some of their bytes.
+ * 0: no files.
+ */
 static ls_status identify(const ls_model *model, uint64_t *out) {
     static const char end[] = ".safetensors";
     ls_file_names names;
@@ -321,7 +330,7 @@ static ls_status identify(const ls_model *model, uint64_t *out) {
         status = ls_path_join(ls_model_folder(model), names.name[i], &path);
         if (status.code == LS_OK) status = ls_file_identify(path, &bytes, &hash);
         const uint64_t both[] = {(uint64_t)bytes, hash, ls_hash_bytes(names.name[i], length)};
-        *out += ls_hash_bytes(both, sizeof both); /* in any order */
+        *out += ls_hash_bytes(both, sizeof both); /* a sum, so that the order of the files does not matter */
     }
     ls_file_names_free(&names);
     return status;
@@ -345,7 +354,7 @@ static ls_status adapt(ls_model *model, const ls_adapter *adapter) {
     return ls_adapter_text(adapter, base != NULL ? base : ls_model_folder(model), &model->adapter_text);
 }
 
-/* what: that another choice would change. */
+/* what: the part of the model that the caller wants to change. */
 static ls_status need_config(const ls_model *model, const char *what) {
     if (model->architecture != NULL) return ls_ok();
     return ls_error(LS_UNSUPPORTED, "%s: the %s part of its nodes; expected a config.json for another one",

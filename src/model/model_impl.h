@@ -1,4 +1,4 @@
-/* model: for the files of this folder: kinds of models, the architecture's row, reading a config, building layers. */
+/* model, for the files of this folder: kinds of models, rows of architectures, reading a config, building layers. */
 #ifndef LS_MODEL_IMPL_H
 #define LS_MODEL_IMPL_H
 
@@ -8,39 +8,40 @@
 
 #define LS_MOST_LAYERS (1 << 12)
 
-/* A function of one element within a feed-forward block. */
+/* An activation function of a feed-forward block, applied to single elements. */
 typedef ls_tensor (*ls_activation)(ls_graph *graph, ls_tensor x);
 
 /*
- * Which layers attend to a window if the config has no layer_types: first, first + every, first + 2·every, ... without
+ * Which layers attend to a window if the config has no layer_types: first, first + every, first + 2·every, ..., except
  * each `full`-th layer, counted from 1.
  */
 typedef struct ls_window_rule {
     bool on;              /* false: no layer has a window */
     int64_t first, every; /* every 0: no layer has a window, and layer_types is not read */
-    int64_t full;         /* 0: none is left out */
+    int64_t full;         /* 0: no layer is excepted */
 } ls_window_rule;
 
-/* A set of layers: a bit for each. */
+/* A set of layers, with one bit for each. */
 typedef struct ls_layer_set {
     uint8_t bits[LS_MOST_LAYERS / 8];
 } ls_layer_set;
 
-/* Layers with a state. */
+/* Sizes of layers with a state. */
 typedef struct ls_state_sizes {
-    int64_t K, H, D, E, width;    /* heads of keys and of values, the elements of each, and taps of the convolution */
-    double least_step, most_step; /* how far a token may go (ls_layer_step) */
-    bool biased, conv_biased;     /* the products, and the convolution */
+    /* heads of keys and of values, the elements of each, and the taps of the convolution */
+    int64_t K, H, D, E, width;
+    double least_step, most_step; /* limits of the step size of a token (ls_layer_step) */
+    bool biased, conv_biased;     /* whether the products and the convolution have biases */
 } ls_state_sizes;
 
 typedef struct ls_layer ls_layer;
 
-/* Of attention, [B,S,heads*D] each; gate: what its result is multiplied by the sigmoid of, LS_NO_TENSOR: nothing. */
+/* Inputs of attention, [B,S,heads*D] each. The result is multiplied by sigmoid(gate); LS_NO_TENSOR: no gate. */
 typedef struct ls_attention_inputs {
     ls_tensor q, k, v, gate;
 } ls_attention_inputs;
 
-/* Names of the norms of a layer; NULL: there is none in that place. */
+/* Names of the norms of a layer; NULL: there is no norm in that place. */
 typedef struct ls_layer_norms {
     const char *before_attention, *after_attention, *before_mlp, *after_mlp;
 } ls_layer_norms;
@@ -53,55 +54,57 @@ typedef struct ls_layer_norms {
         .before_mlp = "pre_feedforward_layernorm", .after_mlp = "post_feedforward_layernorm"  \
     }
 
-/* What the layers of a decoder are made of (decoder.c and build.c have the parts). */
+/* What the layers of a decoder are made of (the parts are in decoder.c and build.c). */
 typedef struct ls_decoder_parts {
     ls_tensor (*layer)(const ls_layer *b, ls_tensor x);
     ls_layer_norms norms;
     ls_tensor (*mixer)(const ls_layer *b, ls_tensor x); /* NULL: ls_layer_self_attention */
-    /* Products of x; *out is empty before. */
+    /* The products with x; *out is empty before. */
     void (*projections)(const ls_layer *b, ls_tensor x, ls_attention_inputs *out);
-    /* Splits queries or keys into H heads, and normalises them by the weight NAME.weight. */
+    /* Splits queries or keys into H heads, and normalises them with the weight NAME.weight. */
     ls_tensor (*heads)(const ls_layer *b, ls_tensor x, int64_t H, const char *name);
     ls_tensor (*mlp)(const ls_layer *b, ls_tensor x);
 } ls_decoder_parts;
 
-/* All of a config.json that a builder needs, checked. Texts are literals. */
+/* Everything in a config.json that a builder needs, checked. Texts are literals. */
 typedef struct ls_model_config {
     ls_model_sizes sizes;
     const ls_decoder_parts *parts;
-    double epsilon;          /* of the norms */
+    double epsilon;          /* epsilon of the norms */
     bool centred, norm_bias; /* norms are LayerNorms, and have a bias */
     double norm_offset;      /* added to the weights of norms; 1 for weights that are trained around 0 */
     ls_rope rope;            /* theta 0: positions are learned */
-    double rotary;           /* the part of a head that is rotated; 0: all of it, and no field says so */
-    bool interleaved;        /* element 2i of a head is rotated with 2i + 1, not i with i + half of them */
-    ls_layer_set unrotated;  /* layers that do not rotate */
+    /* the fraction of a head that is rotated; 0: all of it, and the config has no field for it */
+    double rotary;
+    /* element 2i of a head is rotated with 2i + 1, instead of i with i + half the rotated elements */
+    bool interleaved;
+    ls_layer_set unrotated; /* layers that do not rotate */
     /* Queries are multiplied by 1 + query_growth·ln(1 + floor(position/rope.original_length)). */
     double query_growth;
-    int64_t said_longest;              /* max_position_embeddings within rotary positions; nothing follows from it */
-    int64_t rotated;                   /* that in elements */
-    ls_rope local_rope;                /* of layers with a window; theta 0: like the others */
-    double embedding_scale;            /* of rows of the embedding table; 0: 1 */
-    double residual_scale;             /* of what a block adds; 0: 1 */
-    bool wide_residual;                /* what blocks add to has type G (of ls_mixers_build) */
-    double logit_scale, logit_divisor; /* of the model's logits; 0: 1 */
-    bool embedding_by_width;           /* it is sqrt(hidden size) */
+    int64_t said_longest;              /* max_position_embeddings in the object of rotary positions; it has no effect */
+    int64_t rotated;                   /* rotated elements of a head, found from `rotary` */
+    ls_rope local_rope;                /* of layers with a window; theta 0: as in the other layers */
+    double embedding_scale;            /* factor of rows of the embedding table; 0: 1 */
+    double residual_scale;             /* factor of what a block adds; 0: 1 */
+    bool wide_residual;                /* the sums of blocks and their inputs have type G (in ls_mixers_build) */
+    double logit_scale, logit_divisor; /* factor and divisor of the model's logits; 0: 1 */
+    bool embedding_by_width;           /* embedding_scale is sqrt(hidden size) */
     ls_activation activation;
-    bool qkv_bias, output_bias; /* of attention's projections */
+    bool qkv_bias, output_bias; /* biases of attention's projections */
     bool mlp_bias;
     double query_scalar;             /* attention_scale is 1/sqrt(query_scalar); 0: 1/sqrt(head size) */
     bool scaled;                     /* GPT-2: attention_scale is 1/sqrt(head size); otherwise 1 */
     double attention_scale;          /* factor of q·k; 0: not given */
     bool scale_by_layer;             /* attention_scale is divided by the layer's number, counted from 1 */
     double noise;                    /* ls_model_noise */
-    bool scored;                     /* it has a head that scores (ls_model_score) */
+    bool scored;                     /* the model has a scoring head (ls_model_score) */
     double attention_cap, final_cap; /* soft caps of attention's logits and of the model's logits; 0: none */
     int64_t window;                  /* in tokens; 0: no layer has a window */
-    ls_window_rule windows;          /* which layers have the window */
-    ls_layer_set windowed;           /* the result of that */
-    ls_state_sizes state;            /* of layers with a state; width 0: there are none */
-    ls_layer_set stateful;           /* which they are */
-    ls_layer_set feeding;            /* layers that are a feed-forward block alone */
+    ls_window_rule windows;          /* rule for which layers have the window */
+    ls_layer_set windowed;           /* layers with a window, by the rule or by layer_types */
+    ls_state_sizes state;            /* sizes of layers with a state; width 0: there are none */
+    ls_layer_set stateful;           /* layers with a state */
+    ls_layer_set feeding;            /* layers that consist of a feed-forward block only */
 } ls_model_config;
 
 static inline bool ls_layer_is_in(const ls_layer_set *set, int64_t layer) {
@@ -119,34 +122,37 @@ typedef struct ls_config_rule ls_config_rule;
 typedef struct ls_form {
     const ls_config_field *fields; /* ends with LS_CONFIG_END */
     const ls_config_rule *rules;
-    /* Reads the rest, computes what follows from the fields, and checks them together. */
+    /* Reads the remaining fields, computes what follows from the fields, and checks them together. */
     ls_status (*complete)(ls_json_value root, const ls_architecture *architecture, ls_model_config *out);
-    /* Suffixes of the names of tensors in files that are no parameters and are not read; NULL at the end. */
+    /* Suffixes of the names of tensors in files that are not parameters and are not read; NULL at the end. */
     const char *const *derived;
-    /* Names of the head and of the embedding table. A file of a model whose head is tied may hold both. */
+    /* Names of the head and of the embedding table. A file of a model with a tied head may hold both. */
     ls_weight_copy tie;
     const ls_weight_spelling
-        *spellings; /* files of a model without its head may leave out the beginning of all names */
+        *spellings; /* files of a model without its head may leave out the common prefix of all names */
 } ls_form;
 
 extern const ls_form ls_decoder_form; /* decoder.c */
-/* Decoders: what Llama has, and the same with norms of heads; decoder.c. */
+/* Parts of Llama's layers, and the same with norms of heads; decoder.c. */
 extern const ls_decoder_parts ls_llama_parts, ls_head_norm_parts;
 
-/* An architecture is one const row; the table of all is in architectures.c. */
+/* An architecture is one const row; architectures.c has the table of all. */
 struct ls_architecture {
     const char *name;       /* as in "architectures" */
-    const char *scored;     /* the same of its form with a head that scores; NULL: the library has none */
+    const char *scored;     /* the same for its form with a scoring head; NULL: the library has none */
     const char *model_type; /* as in "model_type" */
     const ls_form *form;
-    ls_model_config initial; /* defaults of missing fields. Hkv 0: like Hq; D 0: E/Hq */
+    ls_model_config initial; /* defaults of missing fields. Hkv 0: equal to Hq; D 0: E/Hq */
     const char *activation_field;
-    const ls_config_field *fields;      /* fields besides those of the form, read after them; NULL: none */
-    const ls_config_rule *rules;        /* rules besides those of the form; NULL: none */
-    const ls_config_field *rope_fields; /* fields of its object of rotary positions that no other has; NULL: none */
-    const char *const *dropouts; /* fields that are ignored with a line; ends with NULL. NULL: dropout is refused */
-    ls_status (*complete)(ls_json_value root, ls_model_config *out); /* after the form's; NULL: nothing is left */
-    const ls_weight_initial *weights; /* random weights that are other than the rest; NULL: none */
+    const ls_config_field *fields; /* fields besides those of the form, read after them; NULL: none */
+    const ls_config_rule *rules;   /* rules besides those of the form; NULL: none */
+    /* fields that only this architecture has in its object of rotary positions; NULL: none */
+    const ls_config_field *rope_fields;
+    /* fields that are ignored, which a line reports; ends with NULL. NULL: dropout is refused */
+    const char *const *dropouts;
+    /* called after the form's `complete`; NULL: nothing remains to do */
+    ls_status (*complete)(ls_json_value root, ls_model_config *out);
+    const ls_weight_initial *weights; /* parameters whose random values differ from the others'; NULL: none */
     /* i32[B,S] ids and positions -> logits G[B,S,V]. The graph keeps mistakes. */
     ls_tensor (*build)(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);
 };
@@ -160,67 +166,69 @@ struct ls_architecture {
 extern const ls_architecture LS_ARCHITECTURES(LS_ARCHITECTURE_ROW);
 
 /*
- * The row of the architecture that a config names, by "architectures" or, if that is missing, by "model_type"; they
- * must agree. LS_UNSUPPORTED lists the known architectures. *scored: it names the form with a head that scores, with
- * one label.
+ * The row of the architecture that a config names in "architectures" or, if that is missing, in "model_type"; the two
+ * must agree. LS_UNSUPPORTED lists the known architectures. *scored: the config names the form with a scoring head,
+ * with one label.
  */
 LS_MUST_USE ls_status ls_architecture_find(ls_json_value root, const ls_architecture **out, bool *scored);
 /* The row of a model_type; NULL: none. */
 const ls_architecture *ls_architecture_of_type(const char *type);
 
-/* A model with more than text in it, whose config.json has that of its text model in text_config; wrapped.c. */
+/* A model that handles more than text. Its config.json has the config of its text model in text_config; wrapped.c. */
 typedef struct ls_wrapper {
     const char *name;       /* as in "architectures" */
     const char *model_type; /* as in "model_type" */
-    const char *text_type;  /* that of its text model, if text_config does not say */
-    bool tied;              /* if neither the config nor text_config says */
+    const char *text_type;  /* model_type of its text model if text_config gives none */
+    bool tied;              /* the head is tied if neither the config nor text_config says */
 } ls_wrapper;
 
 /*
- * *wrapper: the row of a config.json's model_type; NULL: it is none of these. If there is one, *text is freed and
- * replaced by the config of its text model by itself.
+ * *wrapper becomes the row for a config.json's model_type; NULL: there is none. If there is one, *text is freed and
+ * replaced by a config of the text model alone.
  */
 LS_MUST_USE ls_status ls_config_unwrap(ls_json_value root, char **text, const ls_wrapper **wrapper);
 extern const ls_weight_spelling ls_wrapped_spellings[];
 extern const char *const ls_wrapped_left_out[];
 
-/* --- models, however they are written down ------------------------------------------------------------------------ */
+/* --- kinds of models ---------------------------------------------------------------------------------------------- */
 
 typedef struct ls_imported ls_imported;
 
-/* What a builder is told of the sequences. */
+/* The lengths of the sequences, for a builder. */
 typedef struct ls_model_lengths {
     int64_t B, S;
     int64_t known; /* tokens before the first one that is generated; 0: nothing is generated */
 } ls_model_lengths;
 
-/* A way in which models are written down is one const row; the table of all is in model.c. */
+/* A kind of model, that is, a way in which models are written down, is one const row; model.c has the table of all. */
 typedef struct ls_model_kind {
-    const char *file;   /* its name in the folder of a model and in checkpoints */
-    const char *format; /* what the field "format" of such a file says; NULL: the file has no such field */
+    const char *file;   /* name of such a file in the folder of a model and in checkpoints */
+    const char *format; /* value of the field "format" in such a file; NULL: the file has no such field */
     size_t most_bytes;
-    /* Reads a document and checks it: sets what the rest needs, model->sizes, inputs and parameters. Owns the document.
+    /*
+     * Reads and checks a document, and sets model->sizes, inputs, parameters and the members of its kind. Owns the
+     * document.
      */
     ls_status (*read)(ls_json *document, ls_model *model);
     /* Changes the rotary positions in model->text and reads it again; name: for errors. */
     ls_status (*change_rope)(const char *name, const ls_rope_change *change, ls_model *model);
     ls_status (*lengthen)(ls_model *model, int64_t S, bool *longer);
-    ls_status (*score)(ls_model *model); /* ls_model_score, of an architecture that has such a form */
+    ls_status (*score)(ls_model *model); /* ls_model_score, for an architecture that has such a form */
     ls_status (*check_apart)(const ls_model *model, int64_t S);
-    /* Builds inputs, logits and the loss of each token and in sum. */
+    /* Builds inputs, logits, the loss of each token, and the sum of the losses. */
     ls_status (*build)(const ls_model *model, ls_graph *graph, const ls_model_lengths *lengths, ls_language_model *out);
     ls_weight_rules (*rules)(const ls_model *model);
-    /* Random weights; NULL: there is no rule for them. */
+    /* Random weights; NULL: the kind has no rule for them. */
     ls_status (*random)(const ls_model *model, uint64_t seed, ls_weight_source *out);
     const char *(*name)(const ls_model *model);
     void (*print)(const ls_model *model, char *out, size_t room);
     void (*put)(const ls_model *model, ls_json_writer *w);
-    void (*free)(ls_model *model); /* of what `read` made */
+    void (*free)(ls_model *model); /* frees what `read` made */
 } ls_model_kind;
 
 extern const ls_model_kind ls_model_kind_config, ls_model_kind_graph;
 
-/* Of a teacher's words: first the ids of each, then the log-probabilities. */
+/* The inputs with a teacher's words: the ids first, then the log-probabilities. */
 typedef struct ls_teacher_inputs {
     ls_model_input input[2 * LS_MOST_TEACHER];
     char name[2 * LS_MOST_TEACHER][24];
@@ -233,61 +241,64 @@ struct ls_model {
     int64_t parameters;
     bool weighted;           /* ls_model_weigh */
     double smoothing, z;     /* ls_model_smooth */
-    ls_distillation teacher; /* ls_model_distil; k 0: there is none */
+    ls_distillation teacher; /* ls_model_distil; k 0: no teacher */
     struct ls_teacher_inputs *teacher_inputs;
     double noise;    /* ls_model_noise */
-    bool head_apart; /* of a model that scores: its head is a new one, or an adapter's, and not that of its files */
+    bool head_apart; /* the scoring head is a new one, or an adapter's, and not that of the model's files */
     char *folder;    /* NULL: the model was opened from a text */
-    char *text;      /* of its file, with changes */
-    /* Of a config.json: */
+    char *text;      /* of its file, with the changes */
+    /* Set for a config.json: */
     const ls_architecture *architecture;
-    const ls_wrapper *wrapper; /* of the file that the model was opened from; NULL: it has a text model alone */
+    const ls_wrapper *wrapper; /* of the file that the model was opened from; NULL: that model handles text only */
     ls_model_config config;
-    ls_dtype stored; /* the type of blocks that its quantization_config says; LS_DTYPES: it has none */
-    /* Of a graph.json: */
+    ls_dtype stored; /* the type of blocks that quantization_config names; LS_DTYPES: none */
+    /* Set for a graph.json: */
     ls_imported *imported;
     ls_dtype kept;       /* the type of matrices that are not trained (base.c); LS_DTYPES: that of the run */
     ls_adapter *adapter; /* NULL: none */
     char *adapter_text;  /* its adapter_config.json */
-    uint64_t base;       /* with an adapter: identifies the files of the weights that it is on */
+    uint64_t base;       /* with an adapter: identifies the files of the base's weights */
 };
 
-/* The loss of each token beside a teacher (distil.c). */
+/* The loss of each token against a teacher (distil.c). */
 ls_tensor ls_distilled(const ls_model *model, ls_graph *g, const ls_language_model *lm);
 
-/* The parameter of a head that scores, which the files of a language model do not have. */
+/* The parameter of a scoring head. The files of a language model do not have it. */
 #define LS_SCORE_WEIGHT "score.weight"
 
 /* --- the type of matrices that are not trained (base.c) ----------------------------------------------------------- */
 
-/* The type that --base names. */
+/* The type that the word of --base means. */
 LS_MUST_USE ls_status ls_base_parse(const char *name, ls_dtype *out);
-/* In a graph that is not differentiated yet. logits: of the graph, or none. */
+/* For a graph that is not differentiated yet. logits: a tensor of the graph, or none. */
 void ls_base_keep(const ls_model *model, ls_graph *graph, ls_tensor logits);
 
 /* --- files of matrices in few bytes (quantized.c) ----------------------------------------------------------------- */
 
 /*
- * The type of blocks in which the files hold matrices, by quantization_config; LS_DTYPES: they are floats.
+ * The type of blocks in which the files hold matrices, found from quantization_config; LS_DTYPES: they are floats.
  * LS_UNSUPPORTED names the field.
  */
 LS_MUST_USE ls_status ls_quantized_read(ls_json_value root, ls_dtype *out);
-/* The text of a config.json without that field: what Longspan writes are floats. */
+/* Removes that field from the text of a config.json, because Longspan writes matrices as floats. */
 LS_MUST_USE ls_status ls_quantized_forget(char **text);
 
 /* --- reading a config (config.c, config_rope.c) ------------------------------------------------------------------- */
 
-/* LS_FIELD_ANY: whatever it is, it changes nothing of a text model. */
+/* LS_FIELD_ANY: any value is accepted, because the field has no effect on a text model. */
 typedef enum ls_field_kind { LS_FIELD_INT, LS_FIELD_REAL, LS_FIELD_FLAG, LS_FIELD_ANY } ls_field_kind;
 
-/* A field of a config.json and the member of ls_model_config that it sets. A missing field leaves the default there. */
+/*
+ * A field of a config.json and the member of ls_model_config that it sets. If the field is missing, the member keeps
+ * its default.
+ */
 struct ls_config_field {
     const char *key; /* NULL: the end of a table */
     ls_field_kind kind;
-    size_t at; /* of an int64_t, double or bool in ls_model_config */
+    size_t at; /* offset of an int64_t, double or bool in ls_model_config */
     double least, most;
     bool required;
-    bool null_is_zero; /* null means 0; otherwise the default */
+    bool null_is_zero; /* null means 0; if false, null means the default */
 };
 
 #define LS_CONFIG_INT(name, member, from, to, needed)                                                          \
@@ -318,7 +329,7 @@ struct ls_config_field {
 #define LS_CONFIG_END \
     { .key = NULL }
 
-/* Defaults that decoders with rotary positions share, for a row's `initial`. */
+/* Defaults of a row's `initial` that decoders with rotary positions share. */
 #define LS_DECODER_DEFAULTS .sizes.initializer_range = 0.02, .epsilon = 1e-6, .rope.theta = 10000
 
 /* Limits far above any model, and small enough that products of a few of them do not overflow. */
@@ -333,24 +344,24 @@ struct ls_config_field {
 struct ls_config_rule {
     const char *key; /* NULL: the end of a table */
     enum { LS_RULE_NUMBER, LS_RULE_FLAG, LS_RULE_ABSENT } kind;
-    double value; /* the only supported value, and the default of a missing field. Flags: 0 or 1 */
+    double value; /* the only supported value, and the default if the field is missing. Flags: 0 or 1 */
     const char *expected;
 };
 
-/* Whether the object has the field; null counts. */
+/* Whether the object has the field, even if it is null. */
 bool ls_config_is_written(ls_json_value root, const char *key);
-/* LS_UNSUPPORTED names the field that breaks its rule. rules NULL: none. */
+/* LS_UNSUPPORTED names the field that breaks its rule. rules NULL: there are none. */
 LS_MUST_USE ls_status ls_config_check(ls_json_value root, const ls_config_rule *rules);
 
-/* Reads the fields of a table from an object. fields NULL: none. */
+/* Reads the fields of a table from an object. fields NULL: there are none. */
 LS_MUST_USE ls_status ls_config_fields(ls_json_value object, const ls_config_field *fields, ls_model_config *out);
 
 /* Reads and checks a whole config.json by the tables of its architecture. */
 LS_MUST_USE ls_status ls_config_read(ls_json_value root, const ls_architecture *architecture, ls_model_config *out);
 
 /*
- * Reads rope_theta and rope_scaling, or rope_parameters of newer files. out->rope.theta holds the default, and so does
- * out->local_rope.theta where layers with a window have rotary positions of their own.
+ * Reads rope_theta and rope_scaling or, in newer files, rope_parameters. On entry, out->rope.theta holds the default,
+ * and so does out->local_rope.theta if layers with a window have rotary positions of their own.
  */
 LS_MUST_USE ls_status ls_config_rope(ls_json_value root, const ls_config_field *further, ls_model_config *out);
 
@@ -370,47 +381,47 @@ LS_MUST_USE ls_status ls_rope_change_text(const ls_model_config *config, const l
 /* Changes only max_position_embeddings. */
 LS_MUST_USE ls_status ls_config_set_longest(int64_t longest, char **text);
 /*
- * For a config with changed positions: raises max_position_embeddings to the length that yarn or llama3 reach. *longer:
- * it was less.
+ * For a config with changed positions: raises max_position_embeddings to the length that yarn or llama3 reaches.
+ * *longer: the text was changed.
  */
 LS_MUST_USE ls_status ls_rope_change_length(const ls_model_config *config, bool *longer, char **text);
 
 /* --- building (build.c, decoder.c) -------------------------------------------------------------------------------- */
 
-/* State of a builder while it builds a layer. */
+/* State of a builder while it builds one layer. */
 struct ls_layer {
     const ls_model_config *config;
     ls_graph *g;
-    const char *prefix;   /* of the names of the layers' parameters: "model.layers" */
+    const char *prefix;   /* prefix of the names of the layers' parameters: "model.layers" */
     ls_tensor rope;       /* table of rotations, shared by layers; empty if positions are learned */
-    ls_tensor local_rope; /* that of layers with a window */
-    ls_tensor query_rope; /* that of queries, where query_growth is given */
-    ls_tensor positions;  /* of tokens in their documents */
-    ls_tensor reach;      /* of convolutions of layers with a state */
+    ls_tensor local_rope; /* table of rotations of layers with a window */
+    ls_tensor query_rope; /* table of rotations of queries, if the config has query_growth */
+    ls_tensor positions;  /* of tokens within their documents */
+    ls_tensor reach;      /* taps within the document, for convolutions of layers with a state */
     int64_t layer, S;     /* the layer's number, and the length of the sequence */
 };
 
 ls_layer ls_layer_begin(const ls_model_config *config, ls_graph *graph, const char *prefix, ls_tensor tokens);
 /* Rows of the table by id; looking up the padding id adds nothing to the gradient. */
 ls_tensor ls_layer_embed(const ls_layer *b, ls_tensor tokens, ls_tensor table);
-/* Embeddings of tokens with the noise of config.noise, whose keys are the input LS_MODEL_NOISE. */
+/* Adds the noise of config.noise to the embeddings x. The input LS_MODEL_NOISE has the keys of the tokens. */
 ls_tensor ls_layer_noise(const ls_layer *b, ls_tensor tokens, ls_tensor x);
 /*
- * What a head makes of the last tokens: a number for each word, by the table where it is tied; of a model that scores
- * one number.
+ * The head's output, computed from the last layer's output: a number for each word, by the embedding table if the head
+ * is tied; or one number if the model scores.
  */
 ls_tensor ls_layer_head(const ls_layer *b, ls_tensor x, ls_tensor table);
-/* Sets the tables of rotations that layers read. */
+/* Sets the tables of rotations that the layers read. */
 void ls_layer_rotary(ls_layer *b, ls_tensor positions);
-/* Parameter PREFIX.N.WHAT. */
+/* The parameter PREFIX.N.WHAT of layer N. */
 ls_tensor ls_layer_parameter(const ls_layer *b, const char *what, int ndim, const int64_t *size);
-ls_tensor ls_layer_norm(const ls_layer *b, ls_tensor x, const char *name); /* NULL: x */
-/* The norm behind all layers, with the weight NAME.weight. */
+ls_tensor ls_layer_norm(const ls_layer *b, ls_tensor x, const char *name); /* name NULL: returns x */
+/* The norm after all layers, with the weight NAME.weight. */
 ls_tensor ls_last_norm(const ls_layer *b, ls_tensor x, const char *name);
 /* x·Wᵀ (+ bias) with the weight BLOCK.NAME.weight [to, from]. */
 ls_tensor ls_layer_project(const ls_layer *b, ls_tensor x, const char *block, const char *name, int64_t to,
                            int64_t from, bool biased);
-/* Attention under the layer's mask, of rotated heads [..,Hq,D] and [..,Hkv,D] -> [..,Hq*D]. */
+/* Attention under the layer's mask, of rotated heads: [..,Hq,D] and [..,Hkv,D] -> [..,Hq*D]. */
 ls_tensor ls_layer_attention(const ls_layer *b, ls_tensor q, ls_tensor k, ls_tensor v);
 /* The block self_attn: projections, norms of heads, rotation, attention, and the output projection. */
 ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x);
@@ -418,16 +429,16 @@ ls_tensor ls_layer_self_attention(const ls_layer *b, ls_tensor x);
 ls_tensor ls_relu_squared(ls_graph *graph, ls_tensor x); /* max(x, 0)² */
 
 /* Parts of decoders (ls_decoder_parts). */
-/* x + attention, then that + mlp, with the norms before and behind each block. */
+/* x + attention, then that sum + mlp, with the norms before and after each block. */
 ls_tensor ls_layer_in_turn(const ls_layer *b, ls_tensor x);
 /* q_proj, k_proj and v_proj. */
 void ls_layer_apart(const ls_layer *b, ls_tensor x, ls_attention_inputs *out);
-/* Heads as they are, and each normalised by itself with one weight for all. */
+/* Two ways to split heads: without norms, and with each head normalised by itself with one weight for all heads. */
 ls_tensor ls_heads_plain(const ls_layer *b, ls_tensor x, int64_t H, const char *name);
 ls_tensor ls_heads_normalised(const ls_layer *b, ls_tensor x, int64_t H, const char *name);
-/* All heads together before they are split. */
+/* Normalises all heads together before they are split. */
 ls_tensor ls_heads_normalised_together(const ls_layer *b, ls_tensor x, int64_t H, const char *name);
-/* down(activation(gate(x))·up(x)); the products for gate and up apart, or joined in gate_up_proj. */
+/* down(activation(gate(x))·up(x)). The products for gate and up are separate, or joined in gate_up_proj. */
 ls_tensor ls_layer_gated(const ls_layer *b, ls_tensor x);
 ls_tensor ls_layer_gated_joined(const ls_layer *b, ls_tensor x);
 
@@ -435,29 +446,29 @@ ls_tensor ls_layer_gated_joined(const ls_layer *b, ls_tensor x);
 /* silu of a convolution [..,channels] within documents. */
 ls_tensor ls_layer_convolve(const ls_layer *b, ls_tensor x, const char *block, int64_t channels, bool biased);
 /*
- * Of each head, G[B,S,H]: how far a token goes, softplus(raw + dt_bias) within the config's limits; and the logarithm
- * of how a state fades on the way, -exp(A_log)·step.
+ * For each head, G[B,S,H]: the step size of a token, softplus(raw + dt_bias) within the config's limits; and the
+ * logarithm of the factor by which the state decays, -exp(A_log)·step.
  */
 void ls_layer_step(const ls_layer *b, ls_tensor raw, const char *block, ls_tensor *step, ls_tensor *decay);
 /*
- * A model of layers that are one block each, x + block(norm(x)), whose parameters begin with PREFIX: embeddings,
- * layers.N.norm, norm_f; and lm_head.
+ * A model whose layers are one block each, x + block(norm(x)). The names of its parameters begin with PREFIX:
+ * embeddings, layers.N.norm, norm_f; and lm_head.
  */
 ls_tensor ls_mixers_build(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions,
                           const char *prefix, ls_tensor (*block)(const ls_layer *b, ls_tensor x));
 /* The mixer of Mamba-2. */
 ls_tensor ls_layer_state_space(const ls_layer *b, ls_tensor x, const char *block);
 /*
- * Random weights of such a mixer, named "mixer": near those with which the Transformers library begins, where A are
- * 1, 2, .. and steps are between 0.001 and 0.1.
+ * Random weights of such a mixer, named "mixer". They are close to the initial weights of the Transformers library,
+ * where A is 1, 2, .. and steps are between 0.001 and 0.1.
  */
 extern const ls_weight_initial ls_mixer_initial[];
 
-/* A model of a config.json around its architecture's logits. known: see ls_model_lengths. */
+/* Builds a model of a config.json around its architecture's logits. lengths->known: see ls_model_lengths. */
 LS_MUST_USE ls_status ls_layers_build(const ls_model *model, ls_graph *graph, const ls_model_lengths *lengths,
                                       ls_language_model *out);
 
-/* `build` of decoders, out of config->parts. */
+/* The row's `build` for decoders, from config->parts. */
 ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);
 
 #endif

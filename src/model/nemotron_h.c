@@ -1,6 +1,6 @@
 /*
- * NemotronHForCausalLM without experts (NVIDIA, arXiv 2504.03624): each layer is one block, a state space as in
- * Mamba-2, attention that rotates nothing, or a feed-forward block of two products.
+ * NemotronHForCausalLM without experts (NVIDIA, arXiv 2504.03624): each layer is one block: a state space as in
+ * Mamba-2, attention without rotation, or a feed-forward block of two products.
  */
 #include "model/model_impl.h"
 
@@ -27,7 +27,7 @@ static const ls_config_field fields[] = {
     LS_CONFIG_INT("conv_kernel", state.width, 1, LS_CONV_WIDTH, false),
     LS_CONFIG_FLAG("use_bias", state.biased),
     LS_CONFIG_FLAG("use_conv_bias", state.conv_biased),
-    /* The library does not look at time_step_limit. */
+    /* The library does not read time_step_limit. */
     LS_CONFIG_REAL("time_step_min", state.least_step, 0, 1e30, false),
     LS_CONFIG_END,
 };
@@ -42,12 +42,13 @@ static const ls_config_rule rules[] = {
 
 /* --- the kinds of layers ------------------------------------------------------------------------------------------ */
 
-/* Names in layers_block_type, in this and in earlier versions of the library, and letters in hybrid_override_pattern.
+/*
+ * Names in layers_block_type, in this and in earlier versions of the library, and letters in hybrid_override_pattern.
  */
 static const struct {
     const char *name, *earlier;
     char letter;
-    size_t at; /* the set of such layers; 0: they attend */
+    size_t at; /* offset of the set of such layers in ls_model_config; 0: attention */
 } kinds[] = {
     {"linear_attention", "mamba", 'M', offsetof(ls_model_config, stateful)},
     {"mlp", "mlp", '-', offsetof(ls_model_config, feeding)},
@@ -87,7 +88,7 @@ static ls_status read_letters(ls_json_value field, const char *letters, ls_model
     return ls_ok();
 }
 
-/* What says the kinds says how many layers there are. */
+/* The field with the kinds of the layers also gives the number of layers. */
 static ls_status read_kinds(ls_json_value root, ls_model_config *out) {
     static const char names[] = "layers_block_type", letters[] = "hybrid_override_pattern";
     const bool named = ls_json_has(root, names);
@@ -119,7 +120,9 @@ static ls_status complete(ls_json_value root, const ls_architecture *architectur
 }
 
 static const char *const derived[] = {NULL};
-/* As modules of the library are called, which writes the names of published files. */
+/*
+ * Files may name parameters as the library's modules are named. The library itself writes the names of published files.
+ */
 static const ls_weight_spelling spellings[] = {{"backbone.", "model."}, {"backbone.", ""}, {NULL, NULL}};
 
 static const ls_form form = {.fields = fields,

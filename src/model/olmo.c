@@ -1,7 +1,7 @@
 /*
- * Olmo2ForCausalLM (OLMo Team, arXiv 2501.00656): norms behind blocks instead of before them, and one norm over all
- * heads of queries and one over those of keys. Olmo3ForCausalLM (OLMo Team, arXiv 2512.13961): the same; three of four
- * layers attend to a window, and rope scaling is for the others alone.
+ * Olmo2ForCausalLM (OLMo Team, arXiv 2501.00656): norms after blocks instead of before them, and one norm over all
+ * heads of queries and one over all heads of keys. Olmo3ForCausalLM (OLMo Team, arXiv 2512.13961): the same, but three
+ * of four layers attend to a window, and rope scaling applies to the others only.
  */
 #include "model/model_impl.h"
 
@@ -10,7 +10,7 @@
 static const ls_config_field olmo2_fields[] = {BIASES, LS_CONFIG_END};
 static const ls_config_field olmo3_fields[] = {BIASES, LS_CONFIG_WINDOW, LS_CONFIG_END};
 
-/* Version 4 of the library takes a theta beside the scaling for all layers, version 5 for those without a window. */
+/* Version 4 of the library applies a theta beside the scaling to all layers, version 5 to those without a window. */
 static ls_status check_theta(ls_json_value root, ls_model_config *out) {
     static const char key[] = "rope_theta";
     double theta = out->local_rope.theta;

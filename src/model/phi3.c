@@ -1,7 +1,7 @@
 /*
- * Phi3ForCausalLM (Phi-3, arXiv 2404.14219, and Phi-4, arXiv 2412.08905): one product for queries, keys and values and
- * one for gate and up; rotary positions of all or a part of a head, by longrope in models for long texts; all layers
- * attend to a window, or none does.
+ * Phi3ForCausalLM (Phi-3, arXiv 2404.14219, and Phi-4, arXiv 2412.08905): one product for queries, keys and values, and
+ * one for gate and up; rotary positions of all or a part of each head, with longrope in models for long texts; either
+ * all layers attend to a window or none does.
  */
 #include "model/model_impl.h"
 
@@ -19,7 +19,7 @@ static const ls_config_rule rules[] = {
 
 static const char *const dropouts[] = {"resid_pdrop", "embd_pdrop", "attention_dropout", NULL};
 
-/* The library reads any other kind as longrope, and the original length beside the scaling alone. */
+/* The library reads every other kind as longrope, and reads the original length only outside the scaling object. */
 static ls_status complete(ls_json_value root, ls_model_config *out) {
     static const char beside[] = "original_max_position_embeddings";
     const bool newer = ls_json_has(root, "rope_parameters");

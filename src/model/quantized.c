@@ -1,6 +1,7 @@
 /*
- * quantization_config: in which form the files of a model hold its matrices. Whether a matrix is in that form, the
- * files themselves say (weights/stored.h); a form that is not read is refused here, before they are opened.
+ * Reads quantization_config, which says in which form the files of a model hold its matrices. The files themselves tell
+ * whether a particular matrix is in that form (weights/stored.h). An unsupported form is refused here, before the files
+ * are opened.
  */
 #include "model/model_impl.h"
 

@@ -1,7 +1,7 @@
 /*
  * Qwen3_5ForCausalLM (Qwen3.5, 2026): three of four layers have a gated delta rule in place of attention (Yang et al.,
- * "Gated delta networks", arXiv 2412.06464); the others normalise heads as Qwen3 does, rotate a part of them, and have
- * a gate for each element of attention's result. Also the text model of Qwen3_5ForConditionalGeneration.
+ * "Gated delta networks", arXiv 2412.06464). The others normalise heads as Qwen3 does, rotate a part of each head, and
+ * have a gate for each element of attention's result. Also the text model of Qwen3_5ForConditionalGeneration.
  */
 #include "model/model_impl.h"
 
@@ -21,7 +21,7 @@ static const ls_config_field fields[] = {
     LS_CONFIG_END,
 };
 
-/* How positions in pictures rotate. */
+/* Fields for the positions of images, which have no effect on text. */
 static const ls_config_field rope_fields[] = {LS_CONFIG_ANY("mrope_section"), LS_CONFIG_ANY("mrope_interleaved"),
                                               LS_CONFIG_END};
 
@@ -62,7 +62,7 @@ static ls_status complete(ls_json_value root, ls_model_config *out) {
 
 /* --- a gated delta rule ------------------------------------------------------------------------------------------- */
 
-/* sigmoid(x), in the model's type and then of the type of states. */
+/* sigmoid(x), computed in the model's type and then cast to the type of states. */
 static ls_tensor rate_of(const ls_layer *b, ls_tensor x) {
     const ls_map_step step = {.code = LS_MAP_SIGMOID, .a = 0};
     const ls_expression expression = {.step = &step, .n_steps = 1};
@@ -93,7 +93,7 @@ static ls_tensor gated_delta_rule(const ls_layer *b, ls_tensor x) {
 
 /* --- attention ---------------------------------------------------------------------------------------------------- */
 
-/* Rows of q_proj are, of each head, its query and then its gate. */
+/* The rows of q_proj are, for each head, its query and then its gate. */
 static void projections(const ls_layer *b, ls_tensor x, ls_attention_inputs *out) {
     const ls_model_sizes *n = &b->config->sizes;
     const bool biased = b->config->qkv_bias;
@@ -119,7 +119,7 @@ static const ls_decoder_parts parts = {.layer = ls_layer_in_turn,
                                        .heads = ls_heads_normalised,
                                        .mlp = ls_layer_gated};
 
-/* As the library begins: A uniform between 0.01 and 16. */
+/* As in the library: A is uniform between 0.01 and 16. */
 static const ls_weight_initial initial[] = {{.suffix = ".linear_attn.norm.weight", .value = 1},
                                             {.suffix = ".linear_attn.dt_bias", .value = 1},
                                             {.suffix = ".linear_attn.A_log", .least = 0.01, .most = 16},

@@ -1,7 +1,7 @@
 /*
  * Context extension by the user (--rope-scaling, --rope-theta): changes the rotary positions in the text of a
- * config.json, in the form that the Hugging Face library reads. The model is then read from the changed text, which is
- * also exported with it.
+ * config.json, in the form that the Hugging Face library reads. The model is then read from the changed text, and
+ * exported with it.
  */
 #include "model/model_impl.h"
 
@@ -36,7 +36,7 @@ static ls_status set_number(char **text, const char *key, double value) {
     return set_member(text, key, number_text(value, number));
 }
 
-/* The text of a member's value, which the caller frees; NULL: there is no such member. */
+/* *out becomes the text of a member's value, which the caller frees; NULL: there is no such member. */
 static ls_status get_member(const char *text, const char *key, char **out) {
     size_t from = 0, to = 0;
     *out = NULL;
@@ -49,7 +49,7 @@ static ls_status get_member(const char *text, const char *key, char **out) {
 
 typedef struct kind {
     const char *type;
-    bool factor, original; /* whether the user gives a factor, may give an original length */
+    bool factor, original; /* whether the user must give a factor, and may give an original length */
     /* the original length is a member beside the factor; otherwise it is max_position_embeddings */
     bool beside;
     const char *further; /* more members, as JSON */
@@ -76,7 +76,7 @@ static ls_status scaling_error(const char *text) {
                     text);
 }
 
-/* Reads ":NUMBER" from 1 to most, or nothing at the end of the text. */
+/* Reads ":NUMBER", where the number is from 1 to most. At the end of the text, reads nothing. */
 static bool read_number(const char **at, double most, double *out) {
     if (**at == 0) return true;
     char *end = NULL;
@@ -104,7 +104,7 @@ static ls_status read_choice(const char *text, scaling_choice *out) {
 }
 
 /*
- * The length that the model was trained with: the user's, that of an extension in the config, or
+ * The length that the model was trained with: given by the user, by an extension in the config, or by
  * max_position_embeddings.
  */
 static double original_of(const ls_model_config *config, const scaling_choice *choice) {
@@ -115,8 +115,8 @@ static double original_of(const ls_model_config *config, const scaling_choice *c
 static const char original_key[] = "original_max_position_embeddings";
 
 /*
- * The scaling as a JSON object in *out, which the caller frees. Also sets the original length in the config's text, if
- * it belongs there.
+ * *out becomes the scaling as a JSON object, which the caller frees. Also sets the original length in the config's
+ * text, if it belongs there.
  */
 static ls_status write_choice(const ls_model_config *config, const scaling_choice *choice, char **config_text,
                               char **out) {
@@ -158,10 +158,10 @@ static ls_status scaling_text(const ls_model_config *config, const char *scaling
     return write_choice(config, &choice, config_text, out);
 }
 
-/* What an object of rotary positions says besides the scaling and theta. */
+/* Members of an object of rotary positions that are kept when scaling and theta change. */
 static const char *const kept[] = {"partial_rotary_factor", "llama_4_scaling_beta"};
 
-/* Sets a member of *to to that of `from`, where only that has it. */
+/* Copies a member of `from` to *to, if only `from` has it. */
 static ls_status keep_member(const char *from, const char *key, char **to) {
     char *value = NULL;
     size_t begin, end;
@@ -173,8 +173,8 @@ static ls_status keep_member(const char *from, const char *key, char **to) {
 }
 
 /*
- * An object with a scaling and theta. *object is its old text, and then its new text; *scaling (NULL: not changed) is
- * moved into it.
+ * Writes an object with a scaling and theta. *object is its old text on entry and its new text on return. *scaling
+ * (NULL: not changed) is moved into the object.
  */
 static ls_status change_object(const ls_model_config *config, double theta, char **scaling, char **object) {
     if (*scaling != NULL) {
@@ -190,8 +190,8 @@ static ls_status change_object(const ls_model_config *config, double theta, char
 }
 
 /*
- * Newer configs: rope_parameters, whose old text is *parameters, is such an object, or has one for each type of layer.
- * Then that of layers without a window is changed.
+ * For newer configs: rope_parameters, with the old text *parameters, is either such an object or has one for each type
+ * of layer. In the second case, the object for layers without a window is changed.
  */
 static ls_status change_newer(const ls_model_config *config, double theta, char **text, char **scaling,
                               char **parameters) {

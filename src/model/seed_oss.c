@@ -1,4 +1,7 @@
-/* SeedOssForCausalLM (ByteDance Seed Team 2025): Llama with biases on q, k and v, and another one for the output. */
+/*
+ * SeedOssForCausalLM (ByteDance Seed Team 2025): Llama with biases on q, k and v; another field is for that of the
+ * output.
+ */
 #include "model/model_impl.h"
 
 static const ls_config_field fields[] = {

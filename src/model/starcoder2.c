@@ -1,6 +1,6 @@
 /*
  * Starcoder2ForCausalLM (Lozhkov et al., arXiv 2402.19173): LayerNorms, biases in all products, and a feed-forward
- * block without a gate; all layers attend to a window, or none does.
+ * block without a gate; either all layers attend to a window or none does.
  */
 #include "model/model_impl.h"
 

@@ -1,6 +1,6 @@
 /*
- * Parts of layers with a state: the convolution in front of it, how far it goes and fades with a token, and the mixer
- * of Mamba-2 (Dao, Gu, "Transformers are SSMs", arXiv 2405.21060).
+ * Parts of layers with a state: the convolution before the state space, the step size and decay for each token, and the
+ * mixer of Mamba-2 (Dao, Gu, "Transformers are SSMs", arXiv 2405.21060).
  */
 #include "model/model_impl.h"
 
@@ -15,7 +15,7 @@ static ls_tensor parameter_of(const ls_layer *b, const char *block, const char *
     return ls_layer_parameter(b, what, ndim, size);
 }
 
-/* Files have a weight [channels,1,width], whose last tap is that of the token itself. */
+/* The files have a weight [channels,1,width]; its last tap multiplies the token itself. */
 ls_tensor ls_layer_convolve(const ls_layer *b, ls_tensor x, const char *block, int64_t channels, bool biased) {
     ls_graph *g = b->g;
     const int64_t W = b->config->state.width;
@@ -53,7 +53,7 @@ void ls_layer_step(const ls_layer *b, ls_tensor raw, const char *block, ls_tenso
     *decay = ls_map_result(b->g, map, 1);
 }
 
-/* o + D·x, of heads [B,S,H,E]. */
+/* o + D·x, for heads [B,S,H,E]. */
 static ls_tensor add_values(const ls_layer *b, ls_tensor o, ls_tensor x, const char *block) {
     const int64_t H = b->config->state.H;
     const ls_tensor D = ls_reshape(b->g, parameter_of(b, block, "D", 1, &H), 2, (int64_t[]){H, 1});
@@ -62,7 +62,7 @@ static ls_tensor add_values(const ls_layer *b, ls_tensor o, ls_tensor x, const c
     return ls_map(b->g, in, LS_COUNT(in), &(ls_expression){.step = steps, .n_steps = LS_COUNT(steps)});
 }
 
-/* The norm of x·silu(z), elements of each group by themselves, with a weight for each of all. */
+/* The norm of x·silu(z). Each group is normalised by itself; each element has its own weight. */
 static ls_tensor normalise(const ls_layer *b, ls_tensor x, ls_tensor z, int64_t width, const char *block) {
     const int64_t groups = b->config->state.K, each = width / groups;
     const ls_tensor weight = parameter_of(b, block, "norm.weight", 1, &width);
@@ -129,7 +129,7 @@ ls_status ls_config_step_limits(ls_json_value root, ls_state_sizes *out) {
     if (ls_json_count(list) != 2) return ls_json_error(list, "an array of the least and the largest step");
     LS_TRY(ls_json_as_double(ls_json_item(list, 0), 0, 1e30, &out->least_step));
     last = ls_json_item(list, 1);
-    /* As the library writes an infinity. */
+    /* The library writes an infinity in this form. */
     if (ls_json_has(last, "__float__") && ls_json_text(last, "__float__", &word).code == LS_OK && word != NULL) {
         out->most_step = INFINITY;
         return ls_ok();

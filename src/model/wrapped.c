@@ -1,6 +1,6 @@
 /*
- * Models with more than text in them, whose config.json has that of their text model in text_config: a table, and the
- * config of the text model by itself, which is trained and exported without the rest.
+ * Models that handle more than text, whose config.json has the config of their text model in text_config: a table, and
+ * the config of the text model alone, which is trained and exported without the rest.
  */
 #include "model/model_impl.h"
 
@@ -14,7 +14,7 @@ static const ls_wrapper wrappers[] = {
     {.name = "Mistral3ForConditionalGeneration", .model_type = "mistral3", .text_type = "mistral", .tied = false},
 };
 
-/* As files have names since version 4.52 of the Hugging Face library, and as modules are called since then. */
+/* Names in files since version 4.52 of the Hugging Face library, and the library's names of modules since then. */
 const ls_weight_spelling ls_wrapped_spellings[] = {
     {"", "language_model."}, {"model.", "model.language_model."}, {NULL, NULL}};
 const char *const ls_wrapped_left_out[] = {"vision_tower.",
@@ -46,7 +46,7 @@ static ls_status check_name(ls_json_value root, const ls_wrapper *wrapper) {
     return ls_json_error(ls_json_item(list, 0), "\"%s\", as model_type says", wrapper->name);
 }
 
-/* The row of the text model. */
+/* Finds the architecture's row of the text model. */
 static ls_status find_inner(ls_json_value root, const ls_wrapper *wrapper, const ls_architecture **out) {
     ls_json_value inner;
     const char *type = wrapper->text_type;
@@ -76,7 +76,7 @@ static ls_status copy_member(const char *text, const char *key, char **out) {
     return *out != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for %s", key);
 }
 
-/* Sets a member of *inner to that of `outer`, or to `otherwise` where neither of them has it; NULL: to nothing. */
+/* Sets a member of *inner to that of `outer`, or to `otherwise` if neither has it; otherwise NULL: to nothing. */
 static ls_status inherit(const char *outer, const char *key, bool outer_first, const char *otherwise, char **inner) {
     char *own = NULL, *given = NULL;
     ls_status status = copy_member(*inner, key, &own);
@@ -88,7 +88,7 @@ static ls_status inherit(const char *outer, const char *key, bool outer_first, c
     return status;
 }
 
-/* What the library takes from the outer config, and what a config by itself needs. */
+/* Adds what the library takes from the outer config, and what the config of a text model needs when it stands alone. */
 static ls_status complete(const char *outer, const ls_wrapper *wrapper, const ls_architecture *architecture,
                           char **inner) {
     char name[96], type[64];
