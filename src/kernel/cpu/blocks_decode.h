@@ -1,4 +1,4 @@
-/* A block of numbers with a scale (kernel/blocks.h) to elements, the same bits as there, by vectors. */
+/* Decodes a block of numbers with a scale (kernel/blocks.h) to elements, in vectors, with the same bits as there. */
 #ifndef LS_KERNEL_CPU_BLOCKS_DECODE_H
 #define LS_KERNEL_CPU_BLOCKS_DECODE_H
 
@@ -36,7 +36,7 @@ V_INLINE v_f32 look_up(const float table[16], v_i32 code) {
 #endif
 }
 
-/* 32 bytes (nf4) or 16 (mxfp4) of two codes each; `high`: the upper half of a byte is the first. */
+/* 32 bytes (nf4) or 16 bytes (mxfp4) of two codes each; `high`: the upper half of a byte is its first code. */
 V_INLINE void decode_nibbles(const unsigned char *bytes, int n, bool high, const float table[16], v_f32 scale,
                              element *out) {
     unsigned char codes[LS_BLOCK_MOST_VALUES];

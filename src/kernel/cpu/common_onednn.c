@@ -43,10 +43,10 @@ struct ls_onednn {
     if ((status) == dnnl_success) (status) = (call)
 
 /*
- * Where there is one row, or one column, no stride leads to another; then they are what the sizes say. oneDNN keeps
- * descriptions that it has made, and takes two for equal that differ in nothing but such a stride, though it may have
- * chosen another implementation for each, with another size of scratch memory: what a product needs would depend on
- * which one was described first.
+ * If there is only one row, or only one column, the stride between rows, or columns, has no effect; it is then derived
+ * from the sizes. oneDNN caches the descriptions that it has made, and treats two descriptions as equal that differ
+ * only in such a stride. But it may have chosen another implementation for each, with another size of scratch memory.
+ * Then the memory that a product needs would depend on which one was described first.
  */
 static dnnl_status_t matrix(dnnl_memory_desc_t *out, int64_t rows, int64_t columns, int64_t row, int64_t column,
                             ls_dtype dtype) {

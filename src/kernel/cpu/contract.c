@@ -1,7 +1,7 @@
 /*
- * contract: y[m,n,i,j] = the sum over k and l of a[m,n,i,k,l] b[m,n,k,l,j], for many small products. Vectors have
- * columns j; or terms, where these lie beside each other in both operands, and columns do not. A lane's sums over FLUSH
- * terms are in f32, and these are added in f64, as long sums are those over tokens.
+ * contract: y[m,n,i,j] = the sum over k and l of a[m,n,i,k,l] b[m,n,k,l,j], for many small products. A vector has
+ * columns j; or it has terms, if these are adjacent in both operands and columns are not. In each lane, sums over FLUSH
+ * terms are in f32, and these are added in f64, because long sums are over tokens.
  */
 #include "kernel/cpu/cpu_impl.h"
 
@@ -43,13 +43,13 @@ static void sum_terms(const row_of *r, int64_t count, double total[COLUMNS]) {
     }
 }
 
-/* How terms run: `inner` of them lie beside each other in both operands; inner 0: in one of them they do not. */
+/* How terms lie in memory: `inner` of them are adjacent in both operands; inner 0: in one operand they are not. */
 typedef struct terms_of {
     int64_t outer, inner, a_outer, b_outer;
 } terms_of;
 
 static terms_of terms_of_call(const ls_view *a, const ls_view *b) {
-    if (a->size[4] == 1) /* k alone runs */
+    if (a->size[4] == 1) /* the terms are those of k alone */
         return (terms_of){1, a->stride[3] == 1 && b->stride[2] == 1 ? a->size[3] : 0, 0, 0};
     return (terms_of){a->size[3], a->stride[4] == 1 && b->stride[3] == 1 ? a->size[4] : 0, a->stride[3], b->stride[2]};
 }

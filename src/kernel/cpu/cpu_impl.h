@@ -14,7 +14,7 @@
 #define LS_CPU_JOIN(isa, element, name) LS_CPU_JOIN_(isa, element, name)
 #define LS_CPU_NAME(name) LS_CPU_JOIN(LS_CPU_ISA, LS_CPU_ELEMENT, name)
 
-/* What the compiler may use of a processor in this variant is what the variant's kernels need. */
+/* The kernels of a variant need the features of a processor that the compiler may use in that variant. */
 enum {
     LS_CPU_NEEDS = LS_FEATURE_BASELINE
 #ifdef __AVX2__
@@ -31,7 +31,7 @@ enum {
 #endif
 };
 
-/* What every kernel of this variant says in its row. */
+/* The fields that are the same in every kernel of this variant. */
 #define LS_CPU_VARIANT .dtype = LS_CPU_DTYPE, .device = LS_DEVICE_CPU, .needs = LS_CPU_NEEDS
 
 #if LS_CPU_ELEMENT_BF16
@@ -52,12 +52,12 @@ V_INLINE float element_to_f32(element x) { return x; }
 V_INLINE element element_from_f32(float x) { return x; }
 #endif
 
-/* Loads from an array of f32 (wide) or of `element`, for inputs that may be either. */
+/* Loads from element i on of an array of f32 (wide) or of `element`, for inputs that may be either. */
 V_INLINE v_f32 v_load_either(const void *p, bool wide, int64_t i, int64_t count) {
     return wide ? v_load_f32((const float *)p + i, count) : v_load((const element *)p + i, count);
 }
 
-/* The size of the last dimension, and the number of rows before it, of a dense view. */
+/* Of a dense view: the size of the last dimension, and the number of rows of that size. */
 V_INLINE int64_t last_size(const ls_view *view) { return view->ndim > 0 ? view->size[view->ndim - 1] : 1; }
 V_INLINE int64_t row_count(const ls_view *view) {
     const int64_t last = last_size(view);
@@ -70,15 +70,14 @@ V_INLINE ls_status check_only(ls_kernel_id id, const ls_kernel_call *call, void 
     return ls_kernel_check(id, LS_CPU_DTYPE, call);
 }
 
-/* Runs the body over n rows of `row` elements each, in parts on the threads; the call is the body's context. */
+/* Runs the body over n rows of `row` elements each, divided into parts over the threads; its context is the call. */
 V_INLINE void run_elements(const ls_kernel_call *call, ls_pool *pool, int64_t n, int64_t row, ls_cpu_body body) {
     const int64_t elements_of_a_part = 16384; /* at least */
     const int64_t least = ls_max(1, elements_of_a_part / ls_max(1, row));
     ls_cpu_split(pool, n, ls_cpu_parts(n, least, call->threads), body, call);
 }
 
-/* --- sums of rows, for column_sum, reduce and embedding_grad
- * -------------------------------------------------------------- */
+/* --- sums of rows, for column_sum, reduce and embedding_grad ------------------------------------------------------ */
 
 enum { COLUMN_BLOCK = 64, COLUMN_FLUSH_ROWS = 64 };
 

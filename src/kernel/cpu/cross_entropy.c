@@ -1,7 +1,8 @@
 /*
  * Cross-entropy over the vocabulary, one row of logits per token: loss = lse - logit[label], and its gradient
- * (exp(logit - lse) - onehot(label))*dloss, or what params make of them. Label -100 is ignored: loss and gradient are
- * 0. Of a label that is LS_ID_ELSEWHERE the logit is in another part of the vocabulary. Logits are `element` or f32.
+ * (exp(logit - lse) - onehot(label))*dloss, or the variants that params describe. Tokens with the label -100 are
+ * ignored: loss and gradient are 0. If the label is LS_ID_ELSEWHERE, its logit is in another part of the vocabulary.
+ * Logits are `element` or f32.
  */
 #include "kernel/cpu/cpu_impl.h"
 #include "kernel/cpu/vmath.h"
@@ -18,7 +19,7 @@ V_INLINE v_f32 load_logits(const void *row, bool wide, int64_t i, int64_t count)
     return v;
 }
 
-/* Four independent maxima, because one alone would be a chain of dependent instructions. */
+/* Four independent maxima, because a single one would be a chain of dependent instructions. */
 V_INLINE float largest_logit(const void *row, bool wide, int64_t V) {
     enum { SIDE_BY_SIDE = 4 };
     v_f32 most[SIDE_BY_SIDE];
@@ -54,7 +55,7 @@ V_INLINE float log_sum_exp(const void *row, bool wide, int64_t V) {
     return (float)((double)top + log(total));
 }
 
-/* The sum of a row: over 64 vectors in f32, and of these in f64. */
+/* The sum of a row. Sums over 64 vectors are in f32; these are added in f64. */
 V_INLINE double sum_of(const void *row, bool wide, int64_t V) {
     double total = 0;
     for (int64_t first = 0; first < V; first += 64 * V_LANES) {

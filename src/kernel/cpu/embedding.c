@@ -58,7 +58,8 @@ static void gradient_run(const ls_kernel_call *call, void *state, ls_pool *pool)
         if (ids[i] >= 0) ends[ids[i]]++;
     }
     int32_t start = 0;
-    for (int64_t id = 0; id < V; id++) { /* the start of each id's tokens, which the next loop moves to their end */
+    for (int64_t id = 0; id < V;
+         id++) { /* ends[id] = the start of the id's tokens; the next loop moves it to the end */
         const int32_t count = ends[id];
         ends[id] = start;
         start += count;

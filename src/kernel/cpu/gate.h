@@ -1,6 +1,6 @@
 /*
- * The share of a gate that is open, sigmoid(x), as exact as the element type needs: silu(x) = x*sigmoid(x), with the
- * slope s*(1 + x*(1 - s)), s = sigmoid(x).
+ * sigmoid(x), the share of a gate that is open, as exact as the element type needs. silu(x) = x*s has the slope
+ * s*(1 + x*(1 - s)), where s = sigmoid(x).
  */
 #ifndef LS_KERNEL_CPU_GATE_H
 #define LS_KERNEL_CPU_GATE_H

@@ -1,15 +1,16 @@
 /*
  * A norm of each row with a gate behind or in front of it (arXiv 2412.06464, 2405.21060): y = a*rstd*w*silu(gate) with
- * a = x, or y = a*rstd*w with a = x*silu(gate); rstd = 1/sqrt(mean(a^2) + epsilon). Gradient: with b, that behind the
- * weight, da = rstd*(w*b - a*rstd^2*mean(w*b*a)) and dweight = sum over rows of b*a*rstd; of x and the gate that of the
- * product which they are in. Both functions read a row twice, while it is in the cache.
+ * a = x, or y = a*rstd*w with a = x*silu(gate); rstd = 1/sqrt(mean(a^2) + epsilon). Gradient: with b, the gradient of
+ * a*rstd*w, da = rstd*(w*b - a*rstd^2*mean(w*b*a)) and dweight = sum over rows of b*a*rstd. The gradients of x and the
+ * gate follow from the product in which the gate is a factor. Both kernels read a row twice; the second time it is in
+ * the cache.
  */
 #include <math.h>
 
 #include "kernel/cpu/gate.h"
 #include "kernel/cpu/norm_grad.h"
 
-/* A row of each operand, and room for one in f32: what is normed, or the shares of its gates that are open. */
+/* A row of each operand, and room for a row in f32: the row that is normalised, or sigmoid(gate). */
 typedef struct row {
     const element *x, *weight, *gate, *dy;
     element *y, *dgate; /* y: dx of the gradient */
@@ -20,7 +21,7 @@ V_INLINE bool gate_first(const ls_kernel_call *call) {
     return ((const ls_gated_norm_params *)call->params)->gate_first;
 }
 
-/* Where in the weight that of a row's group begins. */
+/* The index of the first weight of row i's group. */
 V_INLINE int64_t group_at(const ls_kernel_call *call, int64_t i) {
     return i % ls_max(1, row_count(&call->in[1])) * last_size(&call->in[0]);
 }
@@ -41,7 +42,7 @@ V_INLINE float rstd_of(const ls_kernel_call *call, v_f32 squares) {
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-/* n elements from e on, at most one vector; n is a constant for all but the last, here and below. */
+/* n elements from e on, at most one vector. Here and below, n is a constant in all calls but the last of a row. */
 V_INLINE v_f32 square(const row *r, int64_t e, int64_t n, bool first) {
     v_f32 a = v_load(r->x + e, n);
     if (first) {
@@ -108,7 +109,7 @@ V_INLINE void add_terms(const row *r, int64_t e, int64_t n, bool first, v_f32 *s
     *dots += v_load(r->dy + e, n) * v_load(r->weight + e, n) * gated; /* the gate is a factor of either a or b */
 }
 
-/* mean: rstd^2 times that of w*b*a. */
+/* mean: rstd^2*mean(w*b*a). */
 V_INLINE void write_results(const row *r, int64_t e, int64_t n, bool first, float rstd, float mean) {
     const v_f32 g = v_load(r->gate + e, n), share = v_load_f32(r->room + e, n), silu = g * share;
     const v_f32 x = v_load(r->x + e, n), d = v_load(r->dy + e, n), w = v_load(r->weight + e, n);

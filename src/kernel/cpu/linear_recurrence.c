@@ -1,4 +1,4 @@
-/* linear_recurrence by chunks. Threads take bundles of heads. */
+/* linear_recurrence, computed in chunks of tokens. A thread takes a bundle of heads at a time. */
 #include "kernel/cpu/linear_recurrence.h"
 
 static views forward_views(const ls_kernel_call *call) {
@@ -38,7 +38,7 @@ static ls_status forward_prepare(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_LINEAR_RECURRENCE, call, state);
 }
 
-/* The results of a chunk of a head; S becomes the state behind it. */
+/* Computes the results of a chunk of a head; S becomes the state behind the chunk. */
 static void head_forward(const views *x, forward_room *r, int64_t h, rows S) {
     chunk *c = &r->c;
     make_head(x, c, h);

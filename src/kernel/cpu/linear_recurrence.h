@@ -1,22 +1,23 @@
 /*
- * What the kernels of the linear recurrence share: a chunk of at most CHUNK tokens of one head, as products of matrices
- * in f32 (Yang et al., "Parallelizing linear transformers with the delta rule", arXiv 2406.06484, and "Gated delta
- * networks", arXiv 2412.06464). With decays g, of which e_i is the exponential of the sum up to token i, f_i that of
- * the sum behind it, and D_ij = exp of the sum of tokens j+1..i:
+ * Shared by the kernels of the linear recurrence: a chunk of at most CHUNK tokens of one head is computed by matrix
+ * products in f32 (Yang et al., "Parallelizing linear transformers with the delta rule", arXiv 2406.06484, and "Gated
+ * delta networks", arXiv 2412.06464). Each token has a decay g. e_i is the exponential of the sum of the decays up to
+ * token i, f_i the exponential of the sum of the decays behind token i, and D_ij the exponential of the sum of the
+ * decays of tokens j+1..i:
  *
- *   P_ij = sum over d of q_id k_jd D_ijd, j <= i      A_ij = the same of k and k, j < i      T = Diag(beta) A
- *   V' = (I+T)^-1 (beta V - beta (K e) S), or, where values are added, V' = beta V
+ *   P_ij = sum over d of q_id k_jd D_ijd, j <= i    A_ij = sum over d of k_id k_jd D_ijd, j < i    T = Diag(beta) A
+ *   V' = (I+T)^-1 (beta V - beta (K e) S) in a delta rule, else V' = beta V
  *   O = (q e) S + P V'      S = Diag(e of the last token) S + (k f)^T V'
  *
- * The state is taken from the right side before the system is solved: so the system has E columns, where a solution for
- * every state, (I+T)^-1 [beta V | beta (K e)], has E + D.
+ * The term of the state, beta (K e) S, is subtracted from the right side before the system is solved. So the system has
+ * E columns; a solution that is valid for every state, (I+T)^-1 [beta V | beta (K e)], would have E + D.
  *
- * All exponents are sums of decays of neighbouring tokens, none a difference of two sums: where decays are strong, such
- * a difference has few correct digits, and the exponential of one of the sums may overflow. A chunk ends where a
- * document does, so that a state is either whole or 0.
+ * Every exponent is a sum of decays of consecutive tokens, never a difference of two sums: if decays are strong, such a
+ * difference has few correct digits, and the exponential of one of the sums may overflow. A chunk does not reach across
+ * the beginning of a document, so the state in front of it either counts for all of its tokens or is 0.
  *
- * Heads of values that share a key are computed together, some at a time: they have q, k and, where a decay is one for
- * the whole head, the products of q and k in common.
+ * Up to BUNDLE value heads with the same key head are computed together: they share q and k and, if a decay is one
+ * number for the whole head, also the products of q and k.
  */
 #ifndef LS_KERNEL_CPU_LINEAR_RECURRENCE_H
 #define LS_KERNEL_CPU_LINEAR_RECURRENCE_H
@@ -24,19 +25,19 @@
 #include "kernel/cpu/linear_recurrence_products.h"
 #include "kernel/cpu/vmath.h"
 
-/* Tokens of a chunk, and of a part of it within which decays of elements are not factored. */
+/* Tokens of a chunk, and of a part of it. Between parts, decays by element are factored; within a part they are not. */
 enum { CHUNK = 48, PART = 16 };
-/* Heads with one key that are computed together, at most. */
+/* The most value heads with one key head that are computed together. */
 enum { BUNDLE = 4 };
 
 /* --- the call ----------------------------------------------------------------------------------------------------- */
 
-/* Views of a call; those that it does not have are NULL. */
+/* Views of a call; NULL: the call has no such operand. */
 typedef struct views {
     const ls_view *q, *k, *v, *decay, *beta, *places, *grad_o;
-    const ls_view *result;            /* a row for each token and head of values; NULL: none */
-    bool delta, unmasked, by_element; /* by_element: each element of a key decays by itself */
-    int64_t B, N, K, H, D, E, LD, LE; /* LD, LE: in whole vectors */
+    const ls_view *result;            /* a row for each token and value head; NULL: none */
+    bool delta, unmasked, by_element; /* by_element: each element of a key has a decay of its own */
+    int64_t B, N, K, H, D, E, LD, LE; /* LD, LE: D and E rounded up to whole vectors */
 } views;
 
 static inline views sized(views x, const ls_kernel_call *call) {
@@ -59,7 +60,7 @@ static inline int64_t place_of(const ls_view *v, int64_t b, int64_t n, int64_t h
     return b * v->stride[0] + n * v->stride[1] + h * v->stride[2];
 }
 
-/* to = tokens first .. first+n-1 of a head. */
+/* to = the rows of tokens first .. first+n-1 of a head. */
 static inline void load_rows(rows to, const ls_view *v, int64_t b, int64_t first, int64_t n, int64_t h) {
     const int64_t count = v->size[3], whole = count / V_LANES * V_LANES;
     for (int64_t i = 0; i < n; i++) {
@@ -80,7 +81,7 @@ static inline void store_rows(rows from, const ls_view *v, int64_t b, int64_t fi
     }
 }
 
-/* Those of tokens first .. first+n-1 of a head that exist, as rows to fetch. v NULL: none. */
+/* The rows to prefetch of those tokens among first .. first+n-1 of a head that exist; v NULL: no rows. */
 static inline next_rows rows_of_head(const ls_view *v, int64_t b, int64_t first, int64_t n, int64_t h) {
     if (v == NULL) return (next_rows){.count = 0};
     const int64_t begin = ls_max(0, first), end = ls_min(v->size[1], first + n), size = (int64_t)sizeof(element);
@@ -90,7 +91,7 @@ static inline next_rows rows_of_head(const ls_view *v, int64_t b, int64_t first,
                        .count = ls_max(0, end - begin)};
 }
 
-/* A matrix [n,count], dense, to rows of whole vectors, and back. */
+/* Copies a dense matrix [n,count] to rows of whole vectors; store_dense copies it back. */
 static inline void load_dense(rows to, const float *from, int64_t n, int64_t count) {
     for (int64_t i = 0; i < n; i++)
         for (int64_t d = 0; d < count; d += V_LANES)
@@ -108,49 +109,49 @@ static inline bool begins(const views *x, int64_t b, int64_t n) {
            ((const int32_t *)x->places->data)[b * x->places->stride[0] + n * x->places->stride[1]] == 0;
 }
 
-/* Where the chunk that begins with token `first` ends. */
+/* The end of the chunk that begins with token `first`. */
 static inline int64_t chunk_end(const views *x, int64_t b, int64_t first) {
     int64_t end = first + 1;
     while (end < x->N && end < first + CHUNK && !begins(x, b, end)) end++;
     return end;
 }
 
-/* Runs of heads of values with one key, of all sequences: what a thread takes at a time. */
+/* What a thread takes at a time: value heads first .. past-1, which have one key head, of sequence b. */
 typedef struct bundle {
     int64_t b, key, first, past;
 } bundle;
 
 /* --- room --------------------------------------------------------------------------------------------------------- */
 
-/* Rows, each times the number `by` of its token; NULL: as they are. */
+/* Rows, each to be multiplied by the number `by` of its token; by NULL: by 1. */
 typedef struct scaled {
     rows of;
     const float *by;
 } scaled;
 
-/* What belongs to a chunk of one key head, and then what belongs to one of its heads of values. */
+/* A chunk: first what belongs to the key head, then what belongs to one of its value heads. */
 typedef struct chunk {
     const bundle *of;
     int64_t first, n;
-    bool back;  /* the chunk in front of it comes next, and not the one behind it */
-    bool fresh; /* a document begins: there is no state in front */
+    bool back;  /* the next chunk to be computed is the one in front of this chunk, not the one behind it */
+    bool fresh; /* a document begins with this chunk: the state in front is 0 */
     fetches next;
     rows q, k, turned_k;
-    rows qk, kk; /* of decays of heads: the products of q and k, and of k and k */
+    rows qk, kk; /* decays by head: the products of q and k, and of k and k */
 
-    rows v;                                /* as they are given */
-    rows g, e, f;                          /* of decays of elements */
-    scaled qe, kf, bke;                    /* q e, k f, beta k e of a delta rule */
-    rows room_qe, room_kf, room_bke;       /* where they are, unless they are rows times numbers */
-    rows D, P, A, T;                       /* D: of decays of heads */
-    rows bv;                               /* beta v, where values are added */
-    rows some_x, some_k, turned_some;      /* decays of elements: factored parts */
-    float *beta, *scalar, *up_to, *behind; /* by token; up_to and behind are e and f of decays of heads */
+    rows v;                                /* as given */
+    rows g, e, f;                          /* decays by element */
+    scaled qe, kf, bke;                    /* q e, k f; beta k e in a delta rule */
+    rows room_qe, room_kf, room_bke;       /* room for them, if they are not the given rows times a number by token */
+    rows D, P, A, T;                       /* D: decays by head */
+    rows bv;                               /* beta v, without a delta rule */
+    rows some_x, some_k, turned_some;      /* decays by element: the factors of the scores of a part */
+    float *beta, *scalar, *up_to, *behind; /* by token; up_to and behind: e and f of decays by head */
     float *beta_up_to;                     /* beta e */
-    float *last;                           /* what a state is multiplied by, for each element of a key */
+    float *last;                           /* by element of a key: the factor of the state across the chunk */
 } chunk;
 
-/* Columns of a map: [U | M], where M is left out if it is a diagonal. */
+/* Columns of a map [U | M]; a diagonal M is not among them. */
 static inline int64_t map_width(const views *x) { return x->LE + (x->delta ? x->LD : 0); }
 static inline rows u_of(const views *x, rows map) { return columns_from(map, 0, x->LE); }
 static inline rows m_of(const views *x, rows map) { return columns_from(map, x->LE, map.columns - x->LE); }
@@ -194,12 +195,12 @@ V_INLINE v_i32 lane_numbers(void) {
     return lanes;
 }
 
-/* exp of each of n numbers, which lie in room for CHUNK. */
+/* Replaces each of n numbers by its exp; x has room for CHUNK numbers. */
 static inline void exponentials(float *x, int64_t n) {
     for (int64_t i = 0; i < n; i += V_LANES) v_store_f32(x + i, v_exp(load_whole(x + i)), V_LANES);
 }
 
-/* e, f, `last` and D of one decay a head, or of none. */
+/* e, f, `last` and D if there is one decay for a head, or none. */
 static inline void find_decays_of_heads(const views *x, chunk *c) {
     float *sum = c->up_to, *behind = c->behind;
     memset(sum, 0, CHUNK * sizeof *sum);
@@ -223,7 +224,7 @@ static inline void find_decays_of_heads(const views *x, chunk *c) {
     }
 }
 
-/* The same of decays of elements, but D. */
+/* e, f and `last` of decays by element. */
 static inline void find_decays_of_elements(const views *x, chunk *c) {
     for (int64_t d = 0; d < x->LD; d += V_LANES) {
         v_f32 sum = v_set(0.0f), behind = v_set(0.0f);
@@ -255,8 +256,9 @@ static inline void scale_rows(rows to, rows from, const float *factor, int64_t n
 }
 
 /*
- * Rows times e, or f: those of elements, or one for each token. A product whose rows are those of the tokens can
- * multiply by a token's number itself; others need the rows `multiplied`, which then are in `to`.
+ * Rows times e or f, which is `elements` (decays by element) or `tokens` (a number for each token). A product with one
+ * row per token can multiply by the token's number itself; for other products, which need rows that are already
+ * `multiplied`, the product of rows and numbers is stored in `to`.
  */
 static inline scaled decayed(const views *x, const chunk *c, rows to, rows from, rows elements, const float *tokens,
                              bool multiplied) {
@@ -265,7 +267,7 @@ static inline scaled decayed(const views *x, const chunk *c, rows to, rows from,
     return (scaled){to, NULL};
 }
 
-/* Of decays of elements: exp of the sum of decays of tokens first..first+i, times row i, for n of them. */
+/* Decays by element: to_i = exp(sum of the decays of tokens first..first+i) from_i, for i < n. */
 static inline void decay_from(const chunk *c, rows to, rows from, int64_t first, int64_t n) {
     for (int64_t d = 0; d < from.columns; d += V_LANES) {
         v_f32 sum = v_set(0.0f);
@@ -276,7 +278,7 @@ static inline void decay_from(const chunk *c, rows to, rows from, int64_t first,
     }
 }
 
-/* exp of the sum of decays of tokens j+1..end-1, times row j of `from`, for the tokens j < end. */
+/* Decays by element: to_j = exp(sum of the decays of tokens j+1..end-1) from_j, for j < end. */
 static inline void decay_until(const chunk *c, rows to, rows from, int64_t end) {
     for (int64_t d = 0; d < from.columns; d += V_LANES) {
         v_f32 sum = v_set(0.0f);
@@ -289,7 +291,7 @@ static inline void decay_until(const chunk *c, rows to, rows from, int64_t end) 
 
 /* --- scores ------------------------------------------------------------------------------------------------------- */
 
-/* Of decays of elements: tokens i of one part with tokens j of the same one, j <= i or, strictly, j < i. */
+/* Decays by element: the scores of tokens i and j of one part, j <= i, or j < i if strict. */
 static inline void scores_within(const chunk *c, rows out, rows of, int64_t first, int64_t past, bool strict) {
     for (int64_t i = first; i < past; i++) {
         v_f32 sum[PART];
@@ -307,7 +309,7 @@ static inline void scores_within(const chunk *c, rows out, rows of, int64_t firs
     }
 }
 
-/* out_ij = sum over d of of_id k_jd D_ijd; both: of decays of heads, the products of `of` and k. */
+/* out_ij = sum over d of of_id k_jd D_ijd. both: the products of `of` and k, used if decays are by head. */
 static inline void find_scores(const views *x, const chunk *c, rows out, rows of, rows both, bool strict) {
     if (!x->by_element) {
         for (int64_t i = 0; i < c->n; i++) {
@@ -336,8 +338,8 @@ static inline void find_scores(const views *x, const chunk *c, rows out, rows of
 /* --- a chunk ------------------------------------------------------------------------------------------------------ */
 
 /*
- * Tokens first .. end-1 of the key head of a bundle. What is given decides what is made: P needs q, and without values
- * only a map that takes from states needs it.
+ * Loads tokens first .. end-1 of the key head of a bundle. The operands of the call decide which products are computed:
+ * those of q and k are computed if there is a q, and also values or a delta rule.
  */
 static inline void begin_chunk(const views *x, chunk *c, const bundle *of, int64_t first, int64_t end, bool back) {
     const int64_t next = back ? first - CHUNK : end;
@@ -357,7 +359,9 @@ static inline void begin_chunk(const views *x, chunk *c, const bundle *of, int64
     if (x->delta) lower_of_product(c->kk, c->n, as_it_is(c->k), c->turned_k, x->D);
 }
 
-/* What a head's products fetch: where its results go, and what the next head of the bundle or of its next chunk reads.
+/*
+ * Sets what a head's products prefetch: its result rows, and the inputs of the next head of the bundle or of the next
+ * chunk.
  */
 static inline void fetch_for(const views *x, chunk *c, int64_t h) {
     const bundle *of = c->of;
@@ -369,7 +373,7 @@ static inline void fetch_for(const views *x, chunk *c, int64_t h) {
     c->next.of[2] = rows_of_head(x->grad_o, of->b, first, CHUNK, head);
 }
 
-/* The same finish, with the next rows fetched meanwhile. */
+/* The finish s, which also prefetches the next rows. */
 static inline finish fetching(chunk *c, finish s) {
     s.next = &c->next;
     return s;
@@ -386,10 +390,10 @@ static inline void load_gates(const views *x, chunk *c, int64_t b, int64_t h) {
     }
 }
 
-/* Zeros in the rows behind the last token that are solved with it. */
+/* Clears the rows from row n on, up to a multiple of SOLVED rows. */
 static inline void clear_behind(rows m, int64_t n) { clear(row_from(m, n), ls_ceil_div(n, SOLVED) * SOLVED - n); }
 
-/* What of a head does not depend on a state. */
+/* Computes everything of a head that does not depend on the state. */
 static inline void make_head(const views *x, chunk *c, int64_t h) {
     const int64_t b = c->of->b;
     fetch_for(x, c, h);
@@ -411,7 +415,10 @@ static inline void make_head(const views *x, chunk *c, int64_t h) {
     clear_behind(c->T, c->n);
 }
 
-/* V', of E columns or, of a map, of LE + D, where V has zeros; in `written`, or where values are added in c->bv. */
+/*
+ * Returns V': stored in `written` in a delta rule, else c->bv. For a map, V' has columns for M too, in which V counts
+ * as 0.
+ */
 static inline rows find_written(const views *x, chunk *c, rows S, rows written) {
     if (!x->delta) return c->bv;
     const rows more = m_of(x, written);
@@ -424,7 +431,7 @@ static inline rows find_written(const views *x, chunk *c, rows S, rows written) 
     return written;
 }
 
-/* to: the state behind the chunk, whose V' is given. */
+/* to = the state behind the chunk, from the state S in front of it and V'. */
 static inline void advance(const views *x, chunk *c, rows to, rows S, rows written) {
     product(to, x->D, turned(c->kf.of), written, c->n, fetching(c, plus_of(c->last, S)));
 }
@@ -432,8 +439,8 @@ static inline void advance(const views *x, chunk *c, rows to, rows S, rows writt
 /* --- a chunk backwards -------------------------------------------------------------------------------------------- */
 
 /*
- * z: the gradient of V', P^T dO + (k f) dS, and in a delta rule then that of the right side from which V' is solved; of
- * a map, dS and z have more columns.
+ * z = the gradient of V', P^T dO + (k f) dS; in a delta rule, z then becomes the gradient of the right side of the
+ * system whose solution is V'. For a map, dS and z have columns for M too.
  */
 static inline void find_written_gradient(const views *x, chunk *c, rows dS, rows grad_o, rows z) {
     product(z, c->n, as_it_is(c->kf.of), dS, x->D, (finish){.sign = 1, .by = c->kf.by, .next = &c->next});
@@ -443,7 +450,10 @@ static inline void find_written_gradient(const views *x, chunk *c, rows dS, rows
     solve_turned(c->T, z, c->n);
 }
 
-/* dS becomes the gradient of the state in front of the chunk; z as above, read in a delta rule alone. */
+/*
+ * dS becomes the gradient of the state in front of the chunk. z: from find_written_gradient; only a delta rule reads
+ * it.
+ */
 static inline void retreat(const views *x, chunk *c, rows dS, rows grad_o, rows z) {
     const rows u = u_of(x, dS), more = m_of(x, dS);
     product(u, x->D, turned(c->qe.of), grad_o, c->n, fetching(c, plus_of(c->last, u)));
@@ -461,7 +471,7 @@ static inline bundle bundle_at(const views *x, int64_t i) {
                     key * group + ls_part_start(group, each, i % each + 1)};
 }
 
-/* What is done with a bundle of a call, in a room of `elements`. */
+/* The work on each bundle of a call, in a room of `elements` floats for each thread. */
 typedef struct bundle_work {
     const ls_kernel_call *call;
     const views *x;
@@ -485,7 +495,7 @@ static inline void run_bundles(const bundle_work *work, ls_pool *pool) {
     ls_pool_run(pool, (int)(x->B * x->K * ls_ceil_div(x->H / x->K, BUNDLE)), run_bundle, &w);
 }
 
-/* A room for each thread: no bit depends on which one takes what. */
+/* Bytes of one room for each thread. Which thread takes which bundle changes no bit. */
 static inline size_t rooms_of(const ls_kernel_call *call, int64_t elements) {
     return (size_t)(ls_max(1, call->threads) * elements) * sizeof(float);
 }

@@ -1,8 +1,8 @@
 /*
- * linear_recurrence_grad by chunks, the last first, after a pass that keeps the states in front of them. Gradients of q
- * and k are sums over the heads that share a key head: those of a bundle are added chunk by chunk, where decays are of
- * heads before they are multiplied with q and k. Threads take key heads, or pieces of them where there are few, whose
- * sums are added in turn.
+ * linear_recurrence_grad: a first pass keeps the states in front of the chunks, then the chunks are computed from the
+ * last to the first. Gradients of q and k are sums over the value heads that share a key head. Those of a bundle are
+ * added chunk by chunk; if decays are by head, what is added are the gradients of the products of q and k. Threads take
+ * key heads, or pieces of a key head if there are few key heads; the sums of the pieces are then added in order.
  */
 #include "kernel/cpu/linear_recurrence.h"
 
@@ -12,16 +12,16 @@ typedef struct grad_room {
     chunk c;
     rows zero, dS[BUNDLE], turned_S;
     rows written, grad_o, turned_written;
-    rows z;                  /* the gradient of what is written, or of the right side that it is solved from */
-    rows w;                  /* that of k e, over beta, in a delta rule */
+    rows z;                  /* gradient of V', then, in a delta rule, of the right side of the system for V' */
+    rows w;                  /* delta rule: gradient of k e, divided by beta */
     rows scores;             /* gradients of P or of T */
-    rows dqk, dkk;           /* decays of heads: gradients of the products of q and k, and of k and k, of a bundle */
+    rows dqk, dkk;           /* decays by head: gradients of the products of q and k, and of k and k, of a bundle */
     rows dq, dk;             /* of a bundle */
-    rows own_q, own_k, some; /* decays of elements: of a head's scores; a factored part */
+    rows own_q, own_k, some; /* decays by element: gradients from one head's scores; a factored part of them */
     rows dqe, dkf;
-    rows dsum, dbehind; /* of the sums of decays up to each token, and behind it; of heads: to be added over columns */
+    rows dsum, dbehind; /* gradients of the sums of decays up to each token, and behind it; decays by head: in lanes */
     float *last;
-    rows kept[BUNDLE]; /* [D] rows each: states in front of chunks that have one */
+    rows kept[BUNDLE]; /* D rows for each state in front of a chunk that has one */
     int32_t *ends;
 } grad_room;
 
@@ -97,7 +97,7 @@ static void add_rows_of(rows y, float sign, rows x, int64_t n) {
         }
 }
 
-/* The sum over columns of a of a_i b_i. */
+/* The product of row i of a and row i of b, over the columns of a. */
 static float dot(rows a, rows b, int64_t i) {
     v_f32 sum = v_set(0.0f);
     for (int64_t d = 0; d < a.columns; d += V_LANES)
@@ -105,7 +105,7 @@ static float dot(rows a, rows b, int64_t i) {
     return v_sum_lanes(sum);
 }
 
-/* The same of a and k times e. */
+/* The product of row i of a and row i of k e. */
 static float dot_decayed(const views *x, const chunk *c, rows a, int64_t i) {
     if (!x->by_element) return c->up_to[i] * dot(a, c->k, i);
     v_f32 sum = v_set(0.0f);
@@ -116,8 +116,8 @@ static float dot_decayed(const views *x, const chunk *c, rows a, int64_t i) {
 }
 
 /*
- * What is given times e or f, those of elements or one for each token, is added to `to`, and times y to the sums of
- * those decays: element by element, or of decays of heads lane by lane.
+ * Adds `given` times e or f (`elements` if decays are by element, else `tokens`) to `to`, and the same times y to
+ * `sums`, the gradients of the sums of decays: element by element, or lane by lane if decays are by head.
  */
 static void through_decay(const views *x, const chunk *c, rows to, rows sums, rows given, rows elements,
                           const float *tokens, rows y) {
@@ -140,7 +140,10 @@ static void through_decay(const views *x, const chunk *c, rows to, rows sums, ro
 
 /* --- through the scores ------------------------------------------------------------------------------------------- */
 
-/* Of decays of heads: r->scores, of factor_i both_ij D_ij, are added to the gradient of `both` and to dsum. */
+/*
+ * Decays by head: adds to the gradient of `both` and to dsum. r->scores are the gradients of factor_i both_ij D_ij;
+ * factor NULL: 1.
+ */
 static void scores_of_heads_back(grad_room *r, rows both, rows d_both, const float *factor) {
     const chunk *c = &r->c;
     v_f32 column[CHUNK / V_LANES];
@@ -165,7 +168,7 @@ static void scores_of_heads_back(grad_room *r, rows both, rows d_both, const flo
     for (int64_t j = 0; j < c->n; j++) r->dsum.at[j * r->dsum.width] -= columns[j];
 }
 
-/* Of decays of elements: tokens i of one part with tokens j of the same one. */
+/* Decays by element: the gradients through the scores of tokens i and j of one part. */
 static void back_within(const chunk *c, rows scores, rows of, int64_t first, int64_t past, rows d_of, rows d_k) {
     for (int64_t d = 0; d < of.columns; d += V_LANES) {
         for (int64_t i = first; i < past; i++) {
@@ -183,7 +186,10 @@ static void back_within(const chunk *c, rows scores, rows of, int64_t first, int
     }
 }
 
-/* Of decays of elements: the gradients of the scores sum over d of of_id k_jd D_ijd are added to dsum, d_of and dk. */
+/*
+ * Decays by element: adds to dsum, d_of and dk. r->scores are the gradients of the scores, sum over d of of_id k_jd
+ * D_ijd.
+ */
 static void scores_of_elements_back(grad_room *r, rows of, rows d_of) {
     const chunk *c = &r->c;
     clear(r->own_q, c->n);
@@ -211,7 +217,7 @@ static void scores_of_elements_back(grad_room *r, rows of, rows d_of) {
 
 /* --- a head of a chunk -------------------------------------------------------------------------------------------- */
 
-/* Through P, Q e and K f; S: in front of the chunk; dS: of the state behind it. */
+/* Gradients through P, Q e and K f. S: the state in front of the chunk; dS: the gradient of the state behind it. */
 static void through_state(const views *x, grad_room *r, rows written, rows S, rows dS) {
     chunk *c = &r->c;
     turn(r->turned_written, written, c->n, x->LE);
@@ -231,14 +237,14 @@ static void store_gate(const ls_view *to, int64_t b, int64_t n, int64_t h, float
     if (to->size[3] > 0) ((float *)to->data)[place_of(to, b, n, h)] = value;
 }
 
-/* Through (I + T) V' = beta V - beta (K e) S of a delta rule: dbeta and more of dk. */
+/* Gradients through the system (I + T) V' = beta V - beta (K e) S of a delta rule: sets dbeta, adds to dk. */
 static void through_solution(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h) {
     const chunk *c = &r->c;
     float minus_beta[CHUNK];
     lower_of_product(r->scores, c->n, as_it_is(r->z), r->turned_written, x->E);
-    for (int64_t i = 0; i < c->n; i++) { /* the gradient of T is that of -(I + T)^-1 */
+    for (int64_t i = 0; i < c->n; i++) { /* r->scores has the gradient of T with the other sign */
         v_f32 sum = v_set(0.0f);
-        for (int64_t j = 0; j <= i; j += V_LANES) /* A has nothing on its diagonal and above it */
+        for (int64_t j = 0; j <= i; j += V_LANES) /* A is 0 on its diagonal and above it */
             sum -= load_whole(r->scores.at + i * r->scores.width + j) * load_whole(c->A.at + i * c->A.width + j);
         for (int64_t j = i; j < ls_min(CHUNK, whole_vectors(i + 1)); j++) r->scores.at[i * r->scores.width + j] = 0;
         minus_beta[i] = -c->beta[i];
@@ -255,7 +261,7 @@ static void through_solution(const ls_kernel_call *call, const views *x, grad_ro
     through_decay(x, c, r->dk, r->dsum, r->w, c->e, c->up_to, c->k);
 }
 
-/* Through the values. */
+/* Gradients through beta V: dv and, without a delta rule, dbeta. */
 static void through_values(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h) {
     const chunk *c = &r->c;
     if (!x->delta)
@@ -264,7 +270,7 @@ static void through_values(const ls_kernel_call *call, const views *x, grad_room
     store_rows(r->z, &call->out[2], b, c->first, c->n, h);
 }
 
-/* The gradient of the decays, from those of their sums. */
+/* Stores the gradients of the decays, computed from the gradients of their sums. */
 static void store_decays(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h) {
     const chunk *c = &r->c;
     const ls_view *to = &call->out[3];
@@ -274,7 +280,7 @@ static void store_decays(const ls_kernel_call *call, const views *x, grad_room *
     for (int64_t i = 0; i < c->n; i++) add_rows_of(end, 1, row_from(r->dbehind, i), 1);
     for (int64_t d = 0; d < x->D; d++) end.at[x->by_element ? d : 0] += r->last[d] * c->last[d];
     for (int64_t i = c->n - 2; i >= 0; i--) add_rows_of(row_from(r->dsum, i), 1, row_from(r->dsum, i + 1), 1);
-    if (c->fresh) clear(r->dsum, 1); /* what it multiplies is 0 */
+    if (c->fresh) clear(r->dsum, 1); /* the state that the first token's decay multiplies is 0 */
     for (int64_t i = 0; i < c->n; i++) {
         float *at = (float *)to->data + place_of(to, b, c->first + i, h);
         const float *from = r->dsum.at + i * r->dsum.width;
@@ -284,7 +290,7 @@ static void store_decays(const ls_kernel_call *call, const views *x, grad_room *
     }
 }
 
-/* S: in front of the chunk; dS: of the state behind it, and then of that in front. */
+/* S: the state in front of the chunk. dS: the gradient of the state behind it; becomes that of the state in front. */
 static void head_back(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h, rows S, rows dS) {
     chunk *c = &r->c;
     make_head(x, c, h);
@@ -304,7 +310,7 @@ static void head_back(const ls_kernel_call *call, const views *x, grad_room *r, 
     store_decays(call, x, r, b, h);
 }
 
-/* All tokens have read, and all have written, the same state. */
+/* Without a mask: all tokens read and write the same state. */
 static void head_back_unmasked(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h, rows S,
                                rows dS) {
     const chunk *c = &r->c;
@@ -325,8 +331,8 @@ static rows kept_state(const views *x, const grad_room *r, int64_t i, int64_t sl
 }
 
 /*
- * The states in front of all chunks that have one, in slots from 0 on, where that in front of the first token is; how
- * many there are. Where chunks end, and how many there are.
+ * Keeps the state in front of every chunk that has one, in slots from 1 on; slot 0 has the state in front of the first
+ * token. Returns the number of slots used. Also sets r->ends, the ends of the chunks, and *chunks, their number.
  */
 static int64_t keep_states(const views *all, grad_room *r, const bundle *of, int64_t *chunks) {
     views front = *all;
@@ -350,8 +356,8 @@ static int64_t keep_states(const views *all, grad_room *r, const bundle *of, int
 }
 
 /*
- * The gradients of q and k of a chunk, to where they belong. sums: rows of q of all tokens, then of k, to which those
- * of a piece are added; at NULL: there is one bundle.
+ * Completes the gradients of q and k of a chunk, and stores them, or adds them to `sums`: the rows of q of all tokens,
+ * then the rows of k. sums.at NULL: the key head has one bundle, so they are stored in the results.
  */
 static void end_chunk(const ls_kernel_call *call, const views *x, grad_room *r, const bundle *of, rows sums) {
     const chunk *c = &r->c;
@@ -400,12 +406,12 @@ static void bundle_back(const ls_kernel_call *call, const views *x, grad_room *r
 
 /* --- the call ----------------------------------------------------------------------------------------------------- */
 
-/* Key heads of all sequences in pieces of whole bundles: more than one where there would be few tasks. */
+/* The key heads of all sequences. If there are few, each is divided into pieces, which are whole bundles. */
 typedef struct grad_plan {
     views x;
     const ls_kernel_call *call;
-    int64_t keys, bundles, pieces; /* of a key */
-    int64_t elements, sums;        /* of a thread's room; of the sums of a piece */
+    int64_t keys, bundles, pieces; /* keys: key heads of all sequences; bundles and pieces of each */
+    int64_t elements, sums;        /* floats of a thread's room, and of the sums of a piece */
 } grad_plan;
 
 static grad_plan make_plan(const ls_kernel_call *call) {
@@ -455,7 +461,7 @@ static void piece_back(void *context, int i, int thread) {
     v_flush_end(before);
 }
 
-/* The sums of all pieces, of some tokens of all key heads: rows of q, then of k. */
+/* Adds and stores the sums of all pieces for some rows. For each key head: the rows of q of all tokens, then of k. */
 static void add_pieces(const void *context, int part, int64_t first, int64_t last) {
     (void)part;
     const grad_plan *p = context;

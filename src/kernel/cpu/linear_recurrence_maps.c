@@ -1,11 +1,11 @@
 /*
- * What some tokens make of any state (linear_recurrence_map), and of the gradient of any state behind them
- * (linear_recurrence_back); linear_recurrence_follow: several of these maps, one after the other. Threads take bundles
- * of heads, and in the last one heads.
+ * linear_recurrence_map: the effect of some tokens on any state in front of them. linear_recurrence_back: their effect
+ * on the gradient of any state behind them. linear_recurrence_follow: applies several of these maps one after the
+ * other. Threads take bundles of heads, in linear_recurrence_follow single heads.
  */
 #include "kernel/cpu/linear_recurrence.h"
 
-/* S begins as [0 | I], or as 0 where M is a diagonal, which `factor` has. */
+/* S begins as [0 | I]; if M is a diagonal, S begins as 0 and `factor`, which holds the diagonal, as 1. */
 static void begin_map(const views *x, rows S, rows factor) {
     clear(S, x->D);
     for (int64_t d = 0; d < x->D && x->delta; d++) S.at[d * S.width + x->LE + d] = 1;
@@ -99,7 +99,7 @@ static views back_views(const ls_kernel_call *call) {
                  call);
 }
 
-/* dS: [dS | M^T], or dS where M is a diagonal. */
+/* dS: [dS | M^T], or only dS if M is a diagonal. */
 typedef struct back_room {
     chunk c;
     rows dS[BUNDLE], factor[BUNDLE], z, grad_o;

@@ -1,7 +1,7 @@
 /*
- * Products of small matrices in f32 for the chunks of the linear recurrence, and the solution of their triangular
- * systems. Rows are an odd number of cache lines apart: a block of a matrix of 128 columns whose rows are 512 bytes
- * apart would find room in half of the first cache alone.
+ * Products of small f32 matrices for the chunks of the linear recurrence, and the solution of the triangular systems.
+ * Rows are an odd number of cache lines apart: if the rows of a matrix of 128 columns were 512 bytes apart, a block of
+ * the matrix would use only half of the sets of the first-level cache.
  */
 #ifndef LS_KERNEL_CPU_LINEAR_RECURRENCE_PRODUCTS_H
 #define LS_KERNEL_CPU_LINEAR_RECURRENCE_PRODUCTS_H
@@ -13,7 +13,7 @@ static inline int64_t whole_vectors(int64_t n) { return ls_ceil_div(n, V_LANES) 
 
 V_INLINE v_f32 load_whole(const float *p) { return v_load_f32(p, V_LANES); }
 
-/* A matrix; columns are whole vectors, those behind the ones that count are 0. */
+/* A matrix. `columns` is a multiple of V_LANES; columns that only pad the matrix are 0. */
 typedef struct rows {
     float *at;
     int64_t width; /* elements from row to row */
@@ -26,13 +26,13 @@ static inline void clear(rows m, int64_t n) { memset(m.at, 0, (size_t)(n * m.wid
 
 /* --- room --------------------------------------------------------------------------------------------------------- */
 
-/* Where matrices lie one behind the other; without `at` they are only counted. */
+/* Memory for matrices, one after the other; at NULL: their elements are only counted. */
 typedef struct room {
     float *at;
     int64_t used;
 } room;
 
-/* With some rows more, which products read (VECTOR_ROWS). */
+/* Takes room for n rows, and for VECTOR_ROWS more, because products read rows behind the last one. */
 static inline rows take(room *r, int64_t n, int64_t columns) {
     enum { LINE = 64 / sizeof(float) };
     const int64_t width = (ls_ceil_div(columns, LINE) | 1) * LINE;
@@ -52,18 +52,18 @@ static inline left as_it_is(rows m) { return (left){m.at, m.width, 1}; }
 static inline left turned(rows m) { return (left){m.at, 1, m.width}; }
 
 /*
- * Rows in memory that a kernel reads or writes next. They lie so far apart that the processor does not guess them, and
- * many fetches at once would make loads wait. So products fetch one row behind each of their blocks.
+ * Rows in memory that a kernel reads or writes next. They are too far apart for the processor's prefetcher to predict,
+ * and many prefetches at once would delay loads. So products prefetch one row after each of their register blocks.
  */
 typedef struct next_rows {
     const char *at;
-    int64_t step, size; /* in bytes, from row to row and of a row */
+    int64_t step, size; /* in bytes: distance of rows, size of a row */
     int64_t count;
 } next_rows;
 
 enum { NEXT = 5 };
 typedef struct fetches {
-    next_rows of[NEXT]; /* the first that has rows left is fetched from */
+    next_rows of[NEXT]; /* rows are taken from the first one that has rows left */
 } fetches;
 
 static inline void fetch_row(fetches *f) {
@@ -78,7 +78,7 @@ static inline void fetch_row(fetches *f) {
     }
 }
 
-/* How a product a b ends: y_i = sign by_i (a b)_i + factor_i to_i. by, factor NULL: 1. to.at NULL: nothing is added. */
+/* The end of a product a b: y_i = sign by_i (a b)_i + factor_i to_i. by, factor NULL: 1. to.at NULL: adds nothing. */
 typedef struct finish {
     float sign;
     const float *by;
@@ -92,7 +92,7 @@ static inline finish plus(rows to) { return (finish){.sign = 1, .to = to}; }
 static inline finish minus(rows to) { return (finish){.sign = -1, .to = to}; }
 static inline finish plus_of(const float *factor, rows to) { return (finish){.sign = 1, .to = to, .factor = factor}; }
 
-/* What of `a` is not 0: all, what is on and below its diagonal, or on and above it. */
+/* The part of `a` that may differ from 0: all of it; its diagonal and below; its diagonal and above. */
 typedef enum shape { WHOLE, LOWER, UPPER } shape;
 
 V_INLINE void product_block(int vectors, rows y, int64_t n, left a, rows b, int64_t depth, finish s, int64_t i,
@@ -115,7 +115,10 @@ V_INLINE void product_block(int vectors, rows y, int64_t n, left a, rows b, int6
     }
 }
 
-/* Rows i and behind, VECTOR_ROWS of n, of columns from j on. Not inlined: strides would not stay in registers. */
+/*
+ * The register block at row i, column j; it ends at row n and at the last of `columns`. Not inlined, so that strides
+ * stay in registers.
+ */
 static __attribute__((noinline)) void product_rows(rows y, int64_t n, int64_t columns, left a, rows b, int64_t depth,
                                                    finish s, int64_t i, int64_t j) {
     const int64_t some = ls_min(VECTOR_ROWS, n - i);
@@ -134,7 +137,10 @@ static __attribute__((noinline)) void product_rows(rows y, int64_t n, int64_t co
     }
 }
 
-/* y [n,columns] becomes a b, finished as s says; columns are whole vectors. Rows of `a` behind the n are read. */
+/*
+ * y [n,columns] = a b, finished as s says; columns: a multiple of V_LANES. Up to VECTOR_ROWS - 1 rows of `a` behind row
+ * n - 1 are read.
+ */
 static inline void product_of(shape of, rows y, int64_t n, int64_t columns, left a, rows b, int64_t depth, finish s) {
     for (int64_t j = 0; j < columns; j += VECTOR_COLUMNS * V_LANES) {
         for (int64_t i = 0; i < n; i += VECTOR_ROWS) {
@@ -150,7 +156,7 @@ static inline void product(rows y, int64_t n, left a, rows b, int64_t depth, fin
     product_of(WHOLE, y, n, y.columns, a, b, depth, s);
 }
 
-/* y [n,n] becomes a b, on and below its diagonal; somewhat above it there are numbers that mean nothing. */
+/* y [n,n] = a b on and below the diagonal; some elements above the diagonal get meaningless numbers. */
 static inline void lower_of_product(rows y, int64_t n, left a, rows b, int64_t depth) {
     for (int64_t i = 0; i < n; i += VECTOR_ROWS) {
         const left some = {a.at + i * a.row, a.row, a.step};
@@ -160,7 +166,7 @@ static inline void lower_of_product(rows y, int64_t n, left a, rows b, int64_t d
     }
 }
 
-/* to [columns, n rounded up to whole vectors] becomes from [n,columns] transposed; columns behind n are 0. */
+/* to [columns, n rounded up to whole vectors] = from [n,columns] transposed; columns from n on are 0. */
 static inline void turn(rows to, rows from, int64_t n, int64_t columns) {
     for (int64_t i = 0; i < n; i += V_LANES) {
         for (int64_t j = 0; j < columns; j += V_LANES) {
@@ -175,12 +181,12 @@ static inline void turn(rows to, rows from, int64_t n, int64_t columns) {
 
 /* --- the solution of (I + T) X = B -------------------------------------------------------------------------------- */
 
-/* Rows that stay in registers while they are solved: whole blocks of a product. */
+/* Rows that stay in registers while they are solved: a multiple of the rows of a register block. */
 enum { SOLVED = VECTOR_ROWS * (V_REGISTERS == 32 ? 4 : 2) };
 
 /*
- * SOLVED rows of x, by those of T within them: the rows in turn, or with T transposed the last first. t: row i of what
- * row r takes times the factor t[r * row + i * step].
+ * Solves SOLVED rows of x with their square of T: from the first row to the last, or with T transposed (upwards) from
+ * the last to the first. Row r subtracts row i, already solved, times t[r * row + i * step].
  */
 V_INLINE void solve_block(const float *t, int64_t row, int64_t step, rows x, bool upwards) {
     for (int64_t d = 0; d < x.columns; d += V_LANES) {
@@ -199,7 +205,10 @@ V_INLINE void solve_block(const float *t, int64_t row, int64_t step, rows x, boo
     }
 }
 
-/* T is strictly lower, 0 up to a whole number of SOLVED rows and columns, as x then is: x becomes (I + T)^-1 x. */
+/*
+ * x = (I + T)^-1 x. T is strictly lower triangular. T and x are padded with zeros to a multiple of SOLVED rows, T also
+ * to as many columns.
+ */
 static inline void solve(rows T, rows x, int64_t n) {
     for (int64_t i = 0; i < n; i += SOLVED) {
         const rows some = row_from(x, i);
@@ -208,7 +217,7 @@ static inline void solve(rows T, rows x, int64_t n) {
     }
 }
 
-/* With T transposed. */
+/* x = (I + T^T)^-1 x. */
 static inline void solve_turned(rows T, rows x, int64_t n) {
     for (int64_t i = (n - 1) / SOLVED * SOLVED; i >= 0; i -= SOLVED) {
         const int64_t past = i + SOLVED;

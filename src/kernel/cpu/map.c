@@ -1,7 +1,7 @@
 /*
- * map: an expression of single elements (longspan/map.h). Results are computed in strips that fit the first cache: each
- * step is one loop over a strip, whose values lie in slots that are reused (kernel/expression.c), and memory is read
- * and written once.
+ * map: an expression of single elements (longspan/map.h). Results are computed in strips that fit in the first-level
+ * cache: each step is one loop over a strip, whose values lie in slots that are reused (kernel/expression.c). Memory is
+ * read and written once.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct map_state {
     ls_map_shape shape;
 } map_state;
 
-/* --- steps: y = f(a, b, c) of a strip. A step without so many operands is given others, which it does not use ----- */
+/* --- steps: y = f(a, b, c) of a strip. A step with fewer operands is given others, which it does not use ---------- */
 
 typedef void (*step_body)(float *y, const float *a, const float *b, const float *c, float number);
 
@@ -30,7 +30,7 @@ typedef void (*step_body)(float *y, const float *a, const float *b, const float 
             v_store_f32(to + i, result, V_LANES);                                                                   \
         }                                                                                                           \
     }
-/* Of functions that there are of single numbers only. */
+/* For functions that exist only for single numbers, not for vectors. */
 #define STEP_OF_NUMBERS(id, result)                                                                                 \
     static void step_##id(float *to, const float *from_a, const float *from_b, const float *from_c, float number) { \
         (void)from_c, (void)number;                                                                                 \
@@ -148,7 +148,7 @@ static void map_strips(const void *context, int part, int64_t first, int64_t las
     for (int k = 0; k < call->n_in; k++) {
         const ls_map_shape *shape = &run->state->shape;
         direct[k] = call->n_out == 1 && call->in[k].dtype == LS_F32 && shape->ndim == 1 && shape->stride[k][0] == 1;
-        if (!direct[k]) memset(room[k], 0, sizeof room[k]); /* a step computes with all of a strip */
+        if (!direct[k]) memset(room[k], 0, sizeof room[k]); /* a step always computes a whole strip */
     }
     for (int64_t s = first; s < last; s++) {
         const int64_t start = s * STRIP, count = ls_min(STRIP, n - start);

@@ -1,8 +1,8 @@
 /*
- * matmul_blocks: a product with a matrix in blocks. Some columns of C at a time, the part of the matrix that they need
- * is decoded into the workspace, by all threads, and multiplied as matmul does. So each block is decoded once, what is
- * decoded is still in the cache when it is multiplied, and the bits are those of matmul with the decoded matrix, as far
- * as these do not depend on the number of columns.
+ * matmul_blocks: a product with a matrix in blocks, some columns of C at a time: all threads decode the part of the
+ * matrix that these columns need into the workspace, and matmul multiplies with it. So each block is decoded once, and
+ * its numbers are still in the cache when they are multiplied. The bits are those of matmul with the decoded matrix, as
+ * far as these do not depend on the number of columns.
  *
  * Workspace: the decoded part | that of matmul.
  */

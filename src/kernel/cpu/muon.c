@@ -1,6 +1,6 @@
 /*
- * What Muon needs besides products: Nesterov's momentum, a step in a direction that is known, and a matrix divided by
- * its norm.
+ * The kernels of Muon besides products: Nesterov's momentum, a step in a given direction, and the division of a matrix
+ * by its norm.
  */
 #include "kernel/cpu/update.h"
 

@@ -1,7 +1,7 @@
 /*
- * The parts of the gradients of norms that are alike: rows are split over threads, and dweight is summed in f32 over a
- * few rows of each group and these sums are added in f64. out[1] is dweight G[E], or G[groups,E] where row i belongs to
- * group i % groups; the sum is added to it.
+ * The common part of the gradients of norms: rows are split over threads; dweight is summed in f32 over a few rows of
+ * each group, and these sums are added in f64. out[1] is dweight G[E], or G[groups,E], where row i belongs to group
+ * i % groups; the sum is added to it.
  */
 #ifndef LS_KERNEL_CPU_NORM_GRAD_H
 #define LS_KERNEL_CPU_NORM_GRAD_H
@@ -13,20 +13,20 @@ enum { NORM_FLUSH_ROWS = 64 };
 
 V_INLINE int64_t norm_sums(const ls_kernel_call *call) { return ls_view_elements(&call->out[1]); }
 
-/* Rows between two times that sums in f32 are added to those in f64. */
+/* The number of rows after which the sums in f32 are added to those in f64. */
 V_INLINE int64_t norm_flush(const ls_kernel_call *call) { return NORM_FLUSH_ROWS * row_count(&call->out[1]); }
 
 V_INLINE int norm_parts(const ls_kernel_call *call) {
     return ls_cpu_parts(row_count(&call->in[0]), norm_flush(call), call->threads);
 }
 
-/* f64[sums] for each part, the total; then for each part f32[sums], the sum of the last rows, and room for a row. */
+/* For each part f64[sums], its total; then for each part f32[sums], the sum of its last rows, and room for a row. */
 V_INLINE size_t norm_workspace(const ls_kernel_call *call) {
     const int64_t sums = norm_sums(call), room = last_size(&call->in[0]);
     return (size_t)norm_parts(call) * ((size_t)sums * sizeof(double) + (size_t)(sums + room) * sizeof(float));
 }
 
-/* Writes the results of one row and adds its term to dweight, behind which it may use room for a row. */
+/* Writes the results of one row and adds its term to dweight. It may use the room for a row behind dweight. */
 typedef void (*norm_row)(const ls_kernel_call *call, int64_t row, float *dweight);
 
 V_INLINE void norm_rows(const ls_kernel_call *call, int part, int64_t start, int64_t end, norm_row body) {

@@ -1,11 +1,11 @@
-/* reduce: y[o,i] += the sum over r of x[o,r,i]. Threads take different sums, so that the bits are those of one. */
+/* reduce: y[o,i] += the sum over r of x[o,r,i]. One thread computes each sum, so the threads change no bit. */
 #include "kernel/cpu/cpu_impl.h"
 
 static ls_status reduce_prepare(const ls_kernel_call *call, void **state) {
     return check_only(LS_KERNEL_REDUCE, call, state);
 }
 
-/* The sum of n elements that lie one after the other: vectors in f32, and 64 of these sums at a time in f64. */
+/* The sum of n contiguous elements. Sums over 64 steps of four vectors are in f32; these are added in f64. */
 static double sum_run(const void *x, bool wide, int64_t at, int64_t n) {
     enum { VECTORS = 4, STEP = VECTORS * V_LANES, FLUSH = 64 * STEP };
     double total = 0;

@@ -1,12 +1,12 @@
 /*
- * reduce_max, y[o,i] = the largest x[o,r,i], and its gradient. NaN is larger than numbers. Along rows (I = 1) lanes
- * have elements of one row, else those of columns beside each other.
+ * reduce_max, y[o,i] = the largest x[o,r,i] over r, and its gradient. NaN counts as larger than any number. Along rows
+ * (I = 1) the lanes of a vector have elements of one row, otherwise elements of adjacent columns.
  */
 #include <math.h>
 
 #include "kernel/cpu/cpu_impl.h"
 
-/* A call's row, or some columns of it: element (r, c) lies at `at` + r * `step` + c. */
+/* A row of a call, or some of its columns: element (r, c) is at index `at` + r * `step` + c. */
 typedef struct lines {
     const ls_view *x;
     int64_t at, step;
@@ -31,7 +31,7 @@ V_INLINE void store(const ls_view *y, int64_t i, v_f32 v, int64_t count) {
 
 /* --- along rows --------------------------------------------------------------------------------------------------- */
 
-/* Elements from r on of the row that begins at `at`; `rest` stands behind the end. */
+/* Elements from r on of the row that begins at `at`; lanes behind its end are `rest`. */
 V_INLINE v_f32 row_at(const ls_view *x, int64_t at, int64_t r, float rest) {
     const int64_t left = x->size[1] - r;
     v_f32 v = load(x, at + r, left);
@@ -39,7 +39,7 @@ V_INLINE v_f32 row_at(const ls_view *x, int64_t at, int64_t r, float rest) {
     return v;
 }
 
-/* *first: where the first of the largest is. */
+/* *first = the index of the first element that equals the largest. */
 static float largest_of_row(const ls_view *x, int64_t at, int64_t *first) {
     v_f32 most = v_set(-INFINITY);
     v_i32 found = {0};
@@ -60,7 +60,7 @@ static float largest_of_row(const ls_view *x, int64_t at, int64_t *first) {
     return largest;
 }
 
-/* Lanes of the row from r on that equal the largest: -1, else 0. */
+/* Per lane of the row from r on: -1 if the element equals the largest, else 0. */
 V_INLINE v_i32 equal_in_row(const ls_view *x, int64_t at, int64_t r, float largest) {
     v_i32 equal = is_equal(row_at(x, at, r, 0), v_set(largest));
     for (int64_t l = x->size[1] - r; l < V_LANES; l++) equal[l] = 0;
@@ -75,7 +75,9 @@ static int64_t count_in_row(const ls_view *x, int64_t at, float largest) {
     return n;
 }
 
-/* The gradient of a row's maximum goes to all that equal it, or to the first of them. */
+/*
+ * The gradient of a row's maximum goes to all elements that equal the maximum (shared), or only to the first of them.
+ */
 static void spread_in_row(const ls_view *x, const ls_view *dx, int64_t at, float own, bool shared) {
     int64_t first;
     const float largest = largest_of_row(x, at, &first);
@@ -89,7 +91,7 @@ static void spread_in_row(const ls_view *x, const ls_view *dx, int64_t at, float
 
 /* --- along columns ------------------------------------------------------------------------------------------------ */
 
-/* *first: the row of the first of the largest. */
+/* Per column; *first = the row of the first element that equals the largest. */
 static v_f32 largest_of_columns(const lines *s, v_i32 *first) {
     v_f32 most = load(s->x, s->at, s->columns);
     *first = (v_i32){0};

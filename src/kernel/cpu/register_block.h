@@ -1,6 +1,7 @@
 /*
- * The inner loop of every matrix product in vectors: a register block of sums. 6 x 4 sums, 4 vectors of B and one
- * broadcast element of A fill the 32 registers of AVX-512 and NEON; 6 x 2 sums fill the 16 registers of other isas.
+ * The inner loop of every matrix product that is computed in vectors: a register block of sums. 6 x 4 sums, 4 vectors
+ * of B and one broadcast element of A fit in the 32 registers of AVX-512 and NEON; 6 x 2 sums, 2 vectors of B and one
+ * broadcast element fit in the 16 registers of other isas.
  */
 #ifndef LS_KERNEL_CPU_REGISTER_BLOCK_H
 #define LS_KERNEL_CPU_REGISTER_BLOCK_H
@@ -10,7 +11,7 @@
 #define VECTOR_ROWS 6
 #define VECTOR_COLUMNS (V_REGISTERS == 32 ? 4 : 2)
 
-/* sum + a·b per lane; with LS_ATTENTION_PAIRS a lane holds two bf16, and both products are added. */
+/* sum + a·b per lane; with LS_ATTENTION_PAIRS a lane of a and b holds two bf16, and both products are added. */
 V_INLINE v_f32 v_multiply_add(v_f32 a, v_f32 b, v_f32 sum) {
 #if LS_ATTENTION_PAIRS
     return (v_f32)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
@@ -20,9 +21,9 @@ V_INLINE v_f32 v_multiply_add(v_f32 a, v_f32 b, v_f32 sum) {
 }
 
 /*
- * sum[i][j] = sum over k < depth of a[i * a_row + k * a_step] * b[k][j]; rows of b are b_step elements apart, and
- * `vectors` must be a constant where this is inlined. next: the VECTOR_ROWS * depth units that the next call uses as a,
- * which are prefetched; or NULL.
+ * sum[i][j] = sum over k < depth of a[i * a_row + k * a_step] * b[k][j], for j < vectors; rows of b are b_step elements
+ * apart. `vectors` must be a constant where this is inlined. next: the VECTOR_ROWS * depth units that the next call
+ * reads as a; they are prefetched. NULL: none.
  */
 V_INLINE void vector_sums(v_f32 sum[VECTOR_ROWS][VECTOR_COLUMNS], int vectors, int64_t depth, const float *a,
                           int64_t a_row, int64_t a_step, const float *b, int64_t b_step, const float *next) {

@@ -1,4 +1,4 @@
-/* scale_rows: each row times the row of a table that its id names; 0 where that is elsewhere. */
+/* scale_rows: each row times the row of a table that its id names; 0 if the id is LS_ID_ELSEWHERE. */
 #include "kernel/cpu/cpu_impl.h"
 
 static void scale_part(const void *context, int part, int64_t start, int64_t end) {

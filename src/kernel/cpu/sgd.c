@@ -1,4 +1,4 @@
-/* SGD with momentum, as PyTorch has it: the decay is a part of the gradient. */
+/* SGD with momentum, as in PyTorch: weight decay is added to the gradient. */
 #include "kernel/cpu/update.h"
 
 static void sgd_run(const update_run *run) {

@@ -1,9 +1,9 @@
 /*
- * Vectors of the width of the isa for which the file is compiled, by the compiler's vector extensions: 16 floats for
- * AVX-512, 8 for AVX2, 4 elsewhere (SSE2; NEON, the base of aarch64). Loads and stores need no alignment. If `count` is
- * below V_LANES, they access only that many elements, and the other lanes load as zero. bf16 (its bits, in uint16_t) is
- * rounded to nearest even and NaN stays NaN, as in base/float16.h (the avx512bf16 instruction also treats numbers below
- * 1.2e-38 as zero).
+ * Vectors as wide as those of the isa for which the file is compiled, by the compiler's vector extensions: 16 floats
+ * for AVX-512, 8 for AVX2, 4 elsewhere (SSE2; NEON, the base of aarch64). Loads and stores need no alignment. If
+ * `count` is below V_LANES, they access only that many elements, and the other lanes load as zero. bf16 is handled as
+ * its bits, in uint16_t. It is rounded to nearest even, and NaN stays NaN, as in base/float16.h; the instruction of
+ * avx512bf16 also rounds numbers below 1.2e-38 to zero.
  */
 #ifndef LS_KERNEL_CPU_SIMD_H
 #define LS_KERNEL_CPU_SIMD_H
@@ -40,7 +40,10 @@ typedef uint16_t v_u16 __attribute__((vector_size(2 * V_LANES)));
 
 V_INLINE v_f32 v_set(float x) { return x - (v_f32){0}; }
 
-/* Lanes picked from a (0 ..) and b (V_LANES ..). clang, which clang-tidy uses, has no such builtin. */
+/*
+ * Lane i of the result is lane from[i] of a and b, whose lanes are numbered from 0 and from V_LANES on. clang, which
+ * clang-tidy uses, does not have the builtin.
+ */
 V_INLINE v_f32 v_pick(v_f32 a, v_f32 b, v_i32 from) {
 #ifdef __clang__
     v_f32 out = a;
@@ -70,7 +73,7 @@ V_INLINE v_f32 v_max(v_f32 a, v_f32 b) {
 #endif
 }
 
-/* Whether every lane is below the limit. NaN is not. */
+/* Whether every lane is below the limit; false if a lane is NaN. */
 V_INLINE bool v_all_below(v_f32 v, float limit) {
 #if defined __AVX512F__
     return _mm512_cmp_ps_mask((__m512)v, _mm512_set1_ps(limit), _CMP_LT_OQ) == 0xffff;
@@ -116,7 +119,7 @@ V_INLINE void v_store_f32(float *p, v_f32 v, int64_t count) {
 
 V_INLINE v_u32 v_widen(v_u16 h) {
 #if defined __AVX512F__
-    return (v_u32)_mm512_cvtepu16_epi32((__m256i)h); /* the compiler would use two halves */
+    return (v_u32)_mm512_cvtepu16_epi32((__m256i)h); /* the compiler would convert two halves */
 #else
     return __builtin_convertvector(h, v_u32);
 #endif
@@ -186,8 +189,9 @@ V_INLINE v_f32 v_sqrt(v_f32 v) {
 }
 
 /*
- * From here to v_flush_end numbers below 1.2e-38 are taken as 0 by this thread: arithmetic with them is a hundred times
- * slower on some processors, and what decays for long ends there. Returns what v_flush_end sets again.
+ * From here to v_flush_end, this thread treats numbers below 1.2e-38 (subnormals) as 0. Arithmetic with subnormals is a
+ * hundred times slower on some processors, and a state that decays for long becomes subnormal. Returns the setting that
+ * v_flush_end restores.
  */
 V_INLINE uint32_t v_flush_begin(void) {
 #if defined __SSE2__
@@ -228,7 +232,10 @@ V_INLINE float v_largest(v_f32 v) {
     return most;
 }
 
-/* Largest and sum of the lanes by swapping lanes and combining, which keeps the vector in its register. */
+/*
+ * v_largest_lane and v_sum_lanes combine the vector with itself, lanes swapped, once per level, so that the vector
+ * stays in a register.
+ */
 static const int32_t lane_swaps[4][16] = {
     {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14},
     {2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13},
@@ -257,7 +264,7 @@ V_INLINE float v_sum_lanes(v_f32 v) {
     return v[0];
 }
 
-/* --- squares of vectors ------------------------------------------------------------------------------------------- */
+/* --- transposing squares ------------------------------------------------------------------------------------------ */
 
 #if V_LANES == 16
 #define TRANSPOSE_LOW \
@@ -270,7 +277,7 @@ V_INLINE float v_sum_lanes(v_f32 v) {
     (v_i32) { 0, 4, 1, 5 }
 #endif
 
-/* Transposes V_LANES x V_LANES numbers of 32 bits by log2(V_LANES) rounds of a perfect shuffle. */
+/* Transposes V_LANES x V_LANES numbers of 32 bits, in log2(V_LANES) rounds of a perfect shuffle. */
 V_INLINE void transpose_square(v_f32 m[V_LANES]) {
     const v_i32 low = TRANSPOSE_LOW, high = low + V_LANES / 2;
     for (int round = 1; round < V_LANES; round *= 2) {

@@ -4,7 +4,7 @@
 #include "kernel/cpu/cpu_impl.h"
 #include "kernel/cpu/vmath.h"
 
-/* Elements e .. of a row that begins at element `at`; `rest` stands behind the end. */
+/* Elements from e on of the row that begins at element `at`; lanes behind its end are `rest`. */
 V_INLINE v_f32 row_at(const ls_view *x, int64_t at, int64_t e, int64_t K, float rest) {
     const v_f32 v = v_load_either(x->data, x->dtype == LS_F32, at + e, K - e);
     if (K - e >= V_LANES) return v;
@@ -30,7 +30,7 @@ static void softmax_part(const void *context, int part, int64_t first, int64_t l
         v_f32 most = v_set(-INFINITY), sum = {0};
         for (int64_t e = 0; e < K; e += V_LANES) {
             const v_f32 v = row_at(x, i * K, e, K, -INFINITY);
-            /* NaN stays, and becomes that of all. NOLINTNEXTLINE(misc-redundant-expression): it differs from itself */
+            /* A NaN becomes the largest. NOLINTNEXTLINE(misc-redundant-expression): NaN differs from itself */
             most = v_select((v_i32)(v > most) | (v_i32)(v != v), v, most);
         }
         float largest = most[0];

@@ -1,7 +1,7 @@
 /*
  * sum and sum_squares of f32: each part is summed in f64, and the parts are added in order.
  * column_sum, the gradient of a bias, and add_rows, the sum over ranks: each thread sums some columns over all rows, so
- * the order of a column's sum never changes.
+ * the terms of a column are always added in the same order.
  */
 #include "kernel/cpu/cpu_impl.h"
 
@@ -107,7 +107,8 @@ const ls_kernel LS_CPU_NAME(column_sum) = {
 
 /* --- add_rows ----------------------------------------------------------------------------------------------------- */
 
-/* Columns that are added up before the next ones: a piece of each row that the prefetcher follows, sums in registers.
+/*
+ * Columns that are summed at a time: few enough for sums in registers, enough of each row for the prefetcher to follow.
  */
 enum { ADDED_VECTORS = 8 };
 

@@ -1,4 +1,4 @@
-/* take_along, its gradient, and topk: each row by itself. */
+/* take_along, its gradient, and topk. Rows are independent. */
 #include <math.h>
 
 #include "kernel/cpu/cpu_impl.h"
@@ -39,7 +39,7 @@ V_INLINE bool comes_first(float a, int64_t i, float b, int64_t k) {
     return a > b || (a == b && i < k);
 }
 
-/* The elements that were found so far lie in order; an element moves in where it comes before the last of them. */
+/* The best elements so far are kept in order; an element is inserted if it comes before the last of them. */
 static void topk_part(const void *context, int part, int64_t first, int64_t last) {
     (void)part;
     const ls_kernel_call *call = context;

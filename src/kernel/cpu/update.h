@@ -1,6 +1,6 @@
 /*
- * What the kernels of optimisers share: f32 masters, which may be the parameters themselves; bf16 parameters are
- * rounded masters. A kernel has a body for elements that have the same settings, and UPDATE_KERNEL makes the rest.
+ * Shared by the kernels of optimisers. Masters are f32 and may be the parameters themselves; bf16 parameters are
+ * rounded masters. A kernel has a body for elements with the same settings; UPDATE_KERNEL makes the rest of it.
  */
 #ifndef LS_KERNEL_CPU_UPDATE_H
 #define LS_KERNEL_CPU_UPDATE_H
@@ -34,13 +34,15 @@ V_INLINE void end_stores(void) {}
 typedef struct update_run {
     const ls_kernel_call *call;
     int64_t start, end;
-    float scale, lr, decay; /* of the gradient; of the step, times the rate of the settings; of the settings */
+    float scale, lr, decay; /* of the gradient; control's rate times the settings'; the settings' decay */
     bool streamed;
 } update_run;
 
 typedef void (*update_body)(const update_run *run);
 
-/* Units first..last - 1: a body for each run of units with one row of the settings. The last output is the parameters.
+/*
+ * Calls the body for each run of units among first..last - 1 with one row of settings. The last output is the
+ * parameters.
  */
 V_INLINE void update_units(const ls_kernel_call *call, int64_t first, int64_t last, update_body body) {
     const double *control = call->in[1].data;
@@ -61,7 +63,7 @@ V_INLINE void update_units(const ls_kernel_call *call, int64_t first, int64_t la
     end_stores();
 }
 
-/* The kernel of that contract with the body name_run. */
+/* Defines the kernel of the contract ID with the body name_run. */
 #define UPDATE_KERNEL(ID, name)                                                               \
     static void name##_units(const void *context, int part, int64_t first, int64_t last) {    \
         (void)part;                                                                           \

@@ -1,6 +1,6 @@
 /*
- * Functions of vectors: exp, 2^x, sigmoid, erf, tanh; and the merge of two log-sum-exps.
- * tests/kernel/test_kernel_cpu_exp.c measures errors.
+ * Mathematical functions of vectors (exp, 2^x, sigmoid, erf, tanh), and the merge of two log-sum-exps.
+ * tests/kernel/test_kernel_cpu_exp.c measures the errors.
  */
 #ifndef LS_KERNEL_CPU_VMATH_H
 #define LS_KERNEL_CPU_VMATH_H
@@ -9,13 +9,16 @@
 
 #include "kernel/cpu/simd.h"
 
-/* exp for x from -87 to 88.37 only: the checks at the ends are a third of the work of v_exp. NaN gives NaN. */
+/*
+ * exp(x) for -87 <= x <= 88.37 only, because the checks of these limits are a third of the work of v_exp. NaN gives
+ * NaN.
+ */
 V_INLINE v_f32 v_exp_within(v_f32 x) {
-    /* Adding 1.5*2^23 rounds to an integer n, which is then in the low bits. x = n*ln 2 + r, |r| <= ln 2 / 2. */
+    /* Adding 1.5*2^23 rounds x/ln 2 to an integer n, found in the low bits. x = n*ln 2 + r, |r| <= ln 2 / 2. */
     const float magic = 12582912.0f;
     const v_f32 shifted = x * 1.44269504088896341f + magic;
     const v_f32 n = shifted - magic;
-    /* ln 2 in two parts; the first has so few bits that n times it is exact. */
+    /* ln 2 in two parts; the first has so few bits that its product with n is exact. */
     const v_f32 r = x - n * 0.693359375f + n * 2.12194440e-4f;
     /* The polynomial of Cephes' expf (S. Moshier). */
     v_f32 p = r * 1.9875691500e-4f + 1.3981999507e-3f;
@@ -32,8 +35,8 @@ V_INLINE v_f32 v_exp_within(v_f32 x) {
 }
 
 /*
- * At most 2 ulp from -87 to 88.37; 0 below -87 (the true value is under 1.7e-38), infinity above 88.37, NaN for NaN,
- * exactly 1 at 0.
+ * exp(x), with an error of at most 2 ulp from -87 to 88.37; 0 below -87 (the true value is under 1.7e-38), infinity
+ * above 88.37, NaN for NaN, exactly 1 at 0.
  */
 V_INLINE v_f32 v_exp(v_f32 x) {
     const v_f32 y = v_select(x < -87.0f, v_set(0.0f), v_exp_within(x));
@@ -41,8 +44,8 @@ V_INLINE v_f32 v_exp(v_f32 x) {
 }
 
 /*
- * 1/(1 + exp(-x)), at most 3 ulp (tests/kernel/test_kernel_cpu.c). x is clamped to [-87, 87]. On vectors of 16 a
- * division takes as long as the exponential, so it is replaced by an estimate to 14 bits and a Newton step.
+ * 1/(1 + exp(-x)), with an error of at most 3 ulp (tests/kernel/test_kernel_cpu.c). x is clamped to [-87, 87]. With
+ * AVX-512 a division takes as long as the exponential, so it is replaced by an estimate to 14 bits and a Newton step.
  */
 V_INLINE v_f32 v_sigmoid(v_f32 x) {
     const v_f32 low = v_max(v_set(-87.0f), x);
@@ -56,7 +59,8 @@ V_INLINE v_f32 v_sigmoid(v_f32 x) {
 }
 
 /*
- * At most 8 ulp. The rational approximation x·P(x²)/Q(x²) on [-4, 4] of Eigen and XLA; outside, erf is 1 or -1 in f32.
+ * erf(x), with an error of at most 8 ulp. On [-4, 4] the rational approximation x·P(x²)/Q(x²) of Eigen and XLA; outside
+ * this range erf is 1 or -1 in f32.
  */
 V_INLINE v_f32 v_erf(v_f32 x) {
     const v_f32 low = v_select(x < -4.0f, v_set(-4.0f), x);
@@ -74,7 +78,10 @@ V_INLINE v_f32 v_erf(v_f32 x) {
     return a * p / q;
 }
 
-/* At most 8 ulp. The series to x^11 near zero, elsewhere 1 - 2/(1 + exp(2x)), which is inaccurate near zero only. */
+/*
+ * tanh(x), with an error of at most 8 ulp. Near zero the series to x^11; elsewhere 1 - 2/(1 + exp(2x)), which is
+ * inaccurate only near zero.
+ */
 V_INLINE v_f32 v_tanh(v_f32 x) {
     const v_f32 s = x * x;
     v_f32 p = s * (-1382.0f / 155925.0f) + 62.0f / 2835.0f;
@@ -89,9 +96,9 @@ V_INLINE v_f32 v_tanh(v_f32 x) {
 /* --- for attention ------------------------------------------------------------------------------------------------ */
 
 /*
- * 2^x for x below 127: at most 1.5 ulp above -126; exactly 0 for x <= -127 (also -inf), exactly 1 at 0, NaN for any
- * NaN. x = n + f with |f| <= 1/2; the polynomial interpolates (2^f - 1)/f at Chebyshev points (error 9e-9). It is
- * multiplied by 2^n, whose exponent bits are n + 127, so that n = -127 gives 0.
+ * 2^x for x below 127, with an error of at most 1.5 ulp above -126; exactly 0 for x <= -127 (also -inf), exactly 1 at
+ * 0, NaN for any NaN. x = n + f with |f| <= 1/2; the polynomial interpolates (2^f - 1)/f at Chebyshev points (error
+ * 9e-9). 2^f is multiplied by 2^n, whose exponent bits are n + 127, so that n = -127 gives 0.
  */
 V_INLINE v_f32 v_exp2(v_f32 x) {
     const float magic = 12583039.0f; /* 1.5 * 2^23 + 127: adding x rounds it to an integer in the low bits */
@@ -109,9 +116,9 @@ V_INLINE v_f32 v_exp2(v_f32 x) {
 
 #if defined __AVX512F__
 /*
- * 2^x for results that are then rounded to bf16 (2^-9): relative error 9e-5 above -126, exactly 1 at 0, +0 for -inf,
- * NaN for NaN. x = n + f with 0 <= f < 1; the cubic is 1 at f = 0 and has the smallest relative error elsewhere. 6
- * instructions; v_exp2 has 12.
+ * 2^x for results that are then rounded to bf16 (relative error 2^-9): relative error 9e-5 above -126, exactly 1 at 0,
+ * +0 for -inf, NaN for NaN. x = n + f with 0 <= f < 1; of the cubics that are 1 at f = 0, the one used has the smallest
+ * relative error. It takes 6 instructions, v_exp2 12.
  */
 V_INLINE v_f32 v_exp2_coarse(v_f32 x) {
     /* x - floor(x), exact; scalef computes the floor. */
@@ -124,8 +131,8 @@ V_INLINE v_f32 v_exp2_coarse(v_f32 x) {
 #endif
 
 /*
- * Merges the log-sum-exp `other` of a second part into *lse, and returns the weight of the second part. Both must be
- * finite.
+ * Merges `other`, the log-sum-exp of a second part, into *lse, and returns the weight of the second part. Both
+ * log-sum-exps must be finite.
  */
 V_INLINE float merge_lse(float *lse, float other) {
     const double gap = (double)*lse - other;
