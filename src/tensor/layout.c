@@ -20,8 +20,9 @@ static ls_layout_run contiguous(const ls_layout_need *need, int p) {
 
 /*
  * Stripe i (the positions i, i+P, ...) has ceil((S-i)/P) tokens, so the first stripes are the longer ones. The ranks
- * that hold one token more, however, may be any (floor(p*S/P)). Stripes are therefore assigned by length: the ranks
- * with one token more hold stripes 0, 1, ... in rank order, and the other ranks hold the following stripes.
+ * that hold one token more, however, are not the first ones in general (floor(p*S/P)). Stripes are therefore assigned
+ * by length: the ranks with one token more hold stripes 0, 1, ... in rank order, and the other ranks hold the following
+ * stripes.
  */
 static ls_layout_run striped(const ls_layout_need *need, int p) {
     const int64_t shortest = need->S / need->P, longer = need->S % need->P, n = tokens_of(need, p);
@@ -37,8 +38,9 @@ static void add_piece(ls_layout_pieces *pieces, ls_arena *arena, int64_t count, 
 }
 
 /*
- * First one half of each block, in the order of the blocks, then the other halves in reverse order. Blocks are used,
- * not ranks, because the tokens that another block sees of a block are then often one run over its ranks.
+ * First one half of each block, in the order of the blocks, then the other halves in reverse order. The halves are
+ * those of blocks, not of ranks, because the tokens of one block that another block sees are then often a single run
+ * across the ranks.
  */
 static void assign_zigzag(const ls_layout_need *need, ls_arena *scratch, ls_layout_pieces *out) {
     const int blocks = ls_layout_blocks(need);
@@ -58,11 +60,11 @@ static void assign_zigzag(const ls_layout_need *need, ls_arena *scratch, ls_layo
 typedef struct share {
     int block;
     int64_t room;  /* tokens that the block can still hold */
-    double load;   /* its (query, key) pairs so far, of a causal mask inside each document */
+    double load;   /* its (query, key) pairs so far, under a causal mask inside each document */
     int64_t quota; /* its tokens of the current document */
 } share;
 
-/* The first term of documents in the masks; NULL when there is none. */
+/* The first term of kind documents in the masks; NULL: there is none. */
 static const ls_mask_term *find_documents(const ls_layout_need *need) {
     for (int m = 0; m < need->n_masks; m++) {
         const ls_mask *mask = need->masks[m].mask;
@@ -72,7 +74,7 @@ static const ls_mask_term *find_documents(const ls_layout_need *need) {
     return NULL;
 }
 
-/* The blocks that get one token more come first: most room, then least load. */
+/* Sorts the blocks that get one token more to the front: most room first, then least load. */
 static int by_room(const void *left, const void *right) {
     const share *a = left, *b = right;
     if (a->room != b->room) return a->room > b->room ? -1 : 1;
@@ -147,10 +149,10 @@ typedef struct builder {
     owned_run *runs;
     int n;
     size_t capacity;
-    int *last; /* for each rank the index of its last run; -1: none yet */
+    int *last; /* for each rank, the index of its last run; -1: none yet */
 } builder;
 
-/* Adds positions after those that the rank has. A run that continues the last one makes that longer. */
+/* Adds positions after those that the rank has. If the run continues the rank's last run, it is joined to it. */
 static void add_run(builder *m, int rank, ls_layout_run run) {
     if (run.count == 0) return;
     ls_layout_run *last = m->last[rank] >= 0 ? &m->runs[m->last[rank]].run : NULL;

@@ -42,13 +42,13 @@ typedef struct ls_layout {
     const ls_layout_run *runs; /* both arrays belong to the arena that the layout was made in */
 } ls_layout;
 
-/* A mask, and how often attention with this mask is computed. */
+/* A mask, and how many times attention under this mask is computed. */
 typedef struct ls_layout_mask {
     const ls_mask *mask;
     double weight;
 } ls_layout_mask;
 
-/* The inputs of a layout: equal inputs give equal layouts on all ranks. */
+/* The inputs of a layout. Equal inputs give equal layouts, on all ranks. */
 typedef struct ls_layout_need {
     ls_layout_kind kind;
     int64_t S;
@@ -63,8 +63,8 @@ ls_layout ls_layout_make(const ls_layout_need *need, ls_arena *arena);
 ls_layout ls_layout_copy(const ls_layout *layout, ls_arena *arena);
 
 int64_t ls_layout_count(const ls_layout *layout, int p); /* tokens of rank p */
-int64_t ls_layout_most(const ls_layout *layout);         /* the largest count of all ranks */
-bool ls_layout_is_even(const ls_layout *layout);         /* all ranks have that count */
+int64_t ls_layout_most(const ls_layout *layout);         /* the largest count of any rank */
+bool ls_layout_is_even(const ls_layout *layout);         /* all ranks have the same count */
 int64_t ls_layout_start(const ls_layout *layout, int p); /* sum of the counts of the ranks before p; p may be P */
 /* The runs of rank p, in ascending order, none empty; returns their number. */
 int ls_layout_runs(const ls_layout *layout, int p, const ls_layout_run **out);

@@ -60,7 +60,7 @@ static void add_area(assignment *d, int queries, int keys, double area) {
 static void add_piece(assignment *d, int i, int block, double sign) {
     add_area(d, block, block, sign * d->area[(int64_t)i * d->n + i]);
     for (int a = d->first[i]; a < d->first[i + 1]; a++) {
-        LS_ASSERT(d->other != NULL); /* first[i] < first[i + 1] only with entries */
+        LS_ASSERT(d->other != NULL); /* there is such an entry only if the array exists */
         const int j = d->other[a];
         if (d->block[j] < 0) continue;
         add_area(d, block, d->block[j], sign * d->area[(int64_t)i * d->n + j]);
@@ -167,7 +167,8 @@ static void assign_pieces(assignment *d, ls_arena *scratch) {
     d->hop = LS_NEW_ARRAY(scratch, double, d->R);
     d->load = LS_NEW_ARRAY(scratch, double, d->R);
     for (int i = 0; i < d->n; i++) d->block[i] = -1;
-    if (d->n == d->R) { /* in order, so that the keys of a window are in the same block or the one before */
+    if (d->n ==
+        d->R) { /* in order, so that the keys of a window lie in the block of their query or in the block before it */
         for (int i = 0; i < d->n; i++) move(d, i, i);
         return;
     }
@@ -185,7 +186,7 @@ static assignment measured(const ls_layout_need *need, int R, int n, ls_arena *s
     return d;
 }
 
-/* The same with half as many pieces: each is two of the finer ones. */
+/* The same assignment with half as many pieces: each of them is two pieces of `fine`. */
 static assignment coarser(const assignment *fine, ls_arena *scratch) {
     const int n = fine->n / 2;
     assignment d = {.R = fine->R, .n = n, .area = LS_NEW_ARRAY(scratch, double, (int64_t)n *n)};

@@ -31,8 +31,8 @@ static int add_span(int64_t lo, int64_t hi, int n, ls_span *out) {
 }
 
 /*
- * The keys that one term allows for query q; returns the number of spans. document: the one of q, for a term of
- * documents.
+ * The keys that one term allows for query q; returns the number of spans. document: the document of q, if the term is
+ * of kind documents.
  */
 static int term_spans(const ls_mask_term *term, int64_t S, int64_t q, int document, ls_span out[2]) {
     switch (term->kind) {
@@ -63,7 +63,7 @@ static int intersect(const ls_span *a, int n_a, const ls_span *b, int n_b, ls_sp
     return n;
 }
 
-/* The keys that all terms allow for query q. documents[t]: the document of q, if term t is of documents. */
+/* The keys that all terms allow for query q. documents[t]: the document of q, if term t is of kind documents. */
 static int spans_at(const ls_mask *mask, int64_t S, int64_t q, const int *documents, ls_span out[LS_MASK_SPANS]) {
     int n = add_span(0, S, 0, out);
     for (int t = 0; t < mask->n; t++) {
@@ -83,8 +83,8 @@ int ls_mask_spans(const ls_mask *mask, int64_t S, int64_t q, ls_span out[LS_MASK
 }
 
 /*
- * Only a window term with N > 0 first tokens can cut a span in two: it hides the keys from N up to the window. It does
- * not if another window term hides all these keys and has no larger N.
+ * Only a window term with N > 0 first tokens can cut a span in two, because it hides the keys from N up to the window.
+ * It cuts none if another window term hides all these keys and has no larger N.
  */
 int ls_mask_width(const ls_mask *mask) {
     int width = 1;
@@ -113,12 +113,12 @@ void ls_mask_table(const ls_mask *mask, int64_t S, const int32_t *positions, int
     }
 }
 
-/* Gives the spans of queries in ascending order without a search for their documents. Starts zeroed. */
+/* Gives the spans of queries that come in ascending order, without a search for their documents. Starts zeroed. */
 typedef struct query_cursor {
     int documents[LS_MASK_TERMS];
 } query_cursor;
 
-/* The spans of query q, which is not before the last one. */
+/* The spans of query q, which must not be before the query of the last call. */
 static int cursor_spans(query_cursor *w, const ls_mask *mask, int64_t S, int64_t q, ls_span out[LS_MASK_SPANS]) {
     for (int t = 0; t < mask->n; t++)
         if (mask->term[t].kind == LS_MASK_DOCUMENTS)
@@ -138,7 +138,7 @@ int64_t ls_mask_area(const ls_mask *mask, int64_t S) {
     return samples == S ? area : (int64_t)((double)area * ((double)S / (double)samples));
 }
 
-/* The part of a position; start: the starts of the n parts, then S. */
+/* The part that a position lies in; start: the starts of the n parts, then S. */
 static int part_of(const int64_t *start, int n, int64_t position) {
     int part = (int)(position * n / start[n]); /* this part or the next */
     while (start[part + 1] <= position) part++;

@@ -138,7 +138,7 @@ static void push_digit(ls_team *team, int size, int stride) {
 
 ls_team ls_mesh_team(const ls_mesh *mesh, ls_axes axes) {
     ls_team team = {0};
-    int stride = ls_mesh_ranks(mesh); /* of the axis: the product of the sizes of the inner ones */
+    int stride = ls_mesh_ranks(mesh); /* of the axis: the product of the sizes of the axes inside it */
     for (int i = 0; i < mesh->n; i++) {
         const int size = mesh->along[i].size;
         stride /= size;
@@ -219,12 +219,12 @@ ls_team ls_team_merged(const ls_team *team) {
 bool ls_team_split(const ls_team *team, int inner, ls_team *split, ls_team *outer) {
     const ls_team whole = ls_team_merged(team);
     ls_team front = {0}, all = {.by_digit = true};
-    int behind = ls_team_size(team); /* members that the digits behind count */
+    int behind = ls_team_size(team); /* members that the remaining digits count */
     for (int d = 0; d < whole.digits; d++) {
         const int size = whole.digit[d].size, stride = whole.digit[d].stride, from = behind;
         behind /= size;
         if (inner > behind && inner < from) {
-            const int last = inner / behind; /* of the digit's members, those that follow each other */
+            const int last = inner / behind; /* how many consecutive values of the digit belong to the inner members */
             if (inner % behind != 0 || size % last != 0 || whole.digits == LS_TEAM_DIGITS) return false;
             push_digit(&front, size / last, stride * last);
             push_digit(&all, size / last, stride * last);
@@ -250,8 +250,9 @@ typedef struct choice {
 } choice;
 
 /*
- * Visits the mesh with its sizes, without an axis of rings that nobody has asked for where that has one rank. Around
- * rings of one rank such an axis would be a ring itself, which is another mesh.
+ * Visits the mesh whose sizes are chosen. An axis of rings that `given` does not list is left out when it has one rank.
+ * If it has several ranks but each inner ring has one, the mesh is not visited: the axis would itself be a ring, and a
+ * mesh with that ring is visited anyway.
  */
 static ls_status visit_chosen(const choice *c) {
     ls_mesh mesh = {0};
@@ -266,7 +267,10 @@ static ls_status visit_chosen(const choice *c) {
     return c->visit(c->context, &mesh);
 }
 
-/* Gives the innermost open axis each of its sizes, and those outside of it what is left of the ranks then. */
+/*
+ * Gives the innermost open axis each of its possible sizes in turn, and the open axes outside it the ranks that then
+ * remain.
+ */
 static ls_status choose_sizes(choice *c, int left) {
     int inner = c->mesh.n - 1;
     while (inner >= 0 && !(c->open & ls_axis_bit(inner))) inner--;
@@ -288,13 +292,13 @@ static bool lists_kind(const ls_mesh *mesh, ls_axis_kind kind) {
     return false;
 }
 
-/* Whether an axis that is not given gets all sizes. */
+/* Whether an axis that `given` does not list gets all sizes. */
 static bool is_open(const ls_mesh *given, bool features, const ls_axis *axis) {
     if (axis->of_rings) return !lists_kind(given, axis->kind);
     return axis->kind == LS_AXIS_SEQUENCE || (axis->kind == LS_AXIS_FEATURE && features);
 }
 
-/* Meshes of one ring first. rings: the open axis of rings; -1: there is none. */
+/* Meshes of one ring first. rings: the index of the open axis of rings; -1: there is none. */
 static ls_status choose_rings(choice *c, int rings, int ranks) {
     for (int size = 1; size <= (rings >= 0 ? ranks : 1); size++) {
         if (rings >= 0) c->mesh.along[rings].size = size;

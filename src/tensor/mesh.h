@@ -1,7 +1,7 @@
 /*
  * The mesh of ranks: a list of named axes, outermost first. A rank's coordinates along them are the digits of its
- * number. How many axes there are, in which order and what they are called is known here alone; others ask for the axes
- * of a kind, as a set, for the team of a set and for a rank's index in it.
+ * number. Only this file and mesh.c know how many axes there are, their order and their names; other files ask for the
+ * set of axes of a kind, for the team of such a set, and for a rank's index in it.
  */
 #ifndef LS_TENSOR_MESH_H
 #define LS_TENSOR_MESH_H
@@ -17,7 +17,8 @@ typedef enum ls_axis_kind {
     LS_AXIS_STAGE, /* the nodes of the graph, and with them the parameters (compile/pipeline) */
     LS_AXIS_BATCH,
     LS_AXIS_SEQUENCE,
-    LS_AXIS_FEATURE, /* heads, hidden features and words, where no op needs all of them (compile/shard) */
+    LS_AXIS_FEATURE, /* heads, hidden features and words of the vocabulary, where no op needs all of them
+                        (compile/shard) */
     LS_AXIS_KINDS
 } ls_axis_kind;
 
@@ -26,25 +27,31 @@ typedef struct ls_axis {
     const char *name;
     ls_axis_kind kind;
     /*
-     * Of kind sequence: its ranks, a block, exchange tokens for heads around attention, so that each has some heads of
-     * all the block's tokens. Along other axes of that kind attention goes block by block.
+     * For kind sequence: the ranks along this axis, which are a block, exchange tokens for heads around attention, so
+     * that each of them has some heads of all tokens of the block. Along the other axes of kind sequence, attention
+     * goes block by block.
      */
     bool exchanges_heads;
     /*
-     * Of kind sequence: its ranks are rings along the axes of blocks inside of it. Only a strategy with two rings tells
-     * it from those; a mesh has it where it is asked for, or where such a strategy may be the best.
+     * For kind sequence: each step along this axis leads to another ring, which consists of the block axes inside it.
+     * Only a strategy with two rings distinguishes it from those axes. A mesh has it if the user asks for it, or if
+     * such a strategy may be the best.
      */
     bool of_rings;
-    const char *divides; /* what its ranks divide among them, in words */
+    const char *divides; /* what its ranks divide among them, for messages */
 } ls_axis;
 
 /* The table, outermost first; NULL past its end. */
 const ls_axis *ls_axis_at(int index);
-/* The factor that axes of a kind cut; none: those of kind feature cut several, and those of kind stage none. */
+/*
+ * The factor that an axis of this kind cuts. None for kind feature, which cuts several factors, and for kind stage,
+ * which cuts none.
+ */
 ls_factor ls_axis_factor(const ls_axis *axis);
 
 /*
- * Digits of a team, and with them axes of a mesh. Each of a team's digits takes a stage of a collective at least.
+ * The most digits of a team, hence the most axes of a mesh. Each digit of a team takes at least one stage of a
+ * collective.
  */
 enum { LS_TEAM_DIGITS = 8, LS_MESH_AXES = LS_TEAM_DIGITS };
 
@@ -62,34 +69,43 @@ typedef unsigned ls_axes;
 #define LS_ALL_AXES (~0U)
 static inline ls_axes ls_axis_bit(int i) { return 1U << i; }
 
-/* Those of more than one rank: of a kind; that cut a factor; of the sequence, those that exchange heads; the others. */
+/*
+ * Sets of axes with more than one rank: those of a kind; those that cut a factor; those of kind sequence that exchange
+ * heads; those of kind sequence that do not.
+ */
 ls_axes ls_mesh_axes(const ls_mesh *mesh, ls_axis_kind kind);
 ls_axes ls_mesh_axes_of_factor(const ls_mesh *mesh, ls_factor factor);
 ls_axes ls_mesh_head_axes(const ls_mesh *mesh);
 ls_axes ls_mesh_block_axes(const ls_mesh *mesh);
 /*
- * Those along which ranks have the same part of each parameter, so that gradients are summed over them and state may be
- * cut over them: all but those of kind stage and feature.
+ * The axes along which all ranks have the same part of each parameter, so that gradients are summed over them and the
+ * state of the optimiser may be cut over them: all axes but those of kind stage and feature.
  */
 ls_axes ls_mesh_shard_axes(const ls_mesh *mesh);
 
 /* The size of the innermost of these axes; 1 for none. */
 int ls_mesh_inner_size(const ls_mesh *mesh, ls_axes axes);
 
-/* The ranks along some axes: the product of their sizes, 1 for none. Of all axes; of kind sequence; of kind batch. */
+/*
+ * The number of ranks along some axes: the product of their sizes, 1 for none. The same for all axes; for those of kind
+ * sequence; for those of kind batch.
+ */
 int ls_mesh_size(const ls_mesh *mesh, ls_axes axes);
 int ls_mesh_ranks(const ls_mesh *mesh);
 int ls_mesh_sequence_ranks(const ls_mesh *mesh);
 int ls_mesh_replicas(const ls_mesh *mesh);
 
-/* The index of a rank among those that differ from it along these axes only, outer axes first. The same by kind. */
+/*
+ * The index of a rank among the ranks that differ from it along these axes only, outer axes first. The same for the
+ * axes of kind sequence; for those of kind batch.
+ */
 int ls_mesh_index(const ls_mesh *mesh, ls_axes axes, int rank);
 int ls_mesh_sequence_index(const ls_mesh *mesh, int rank);
 int ls_mesh_replica(const ls_mesh *mesh, int rank);
-/* How many stages there are; and that of a rank. */
+/* The number of stages; the stage of a rank. */
 int ls_mesh_stages(const ls_mesh *mesh);
 int ls_mesh_stage(const ls_mesh *mesh, int rank);
-/* The rank with that index along the sequence that is the first along all other axes. */
+/* The rank with that index along the axes of kind sequence and index 0 along all others. */
 int ls_mesh_sequence_rank(const ls_mesh *mesh, int index);
 
 bool ls_mesh_equal(const ls_mesh *a, const ls_mesh *b); /* the same axes are listed, with the same sizes */
@@ -99,12 +115,12 @@ bool ls_mesh_allows(const ls_mesh *wanted, const ls_mesh *mesh);
 
 /*
  * A team: the ranks that differ from each other only in some digits of their numbers. Digit d of a rank is rank /
- * stride % size. A member's place is a number from 0 to size - 1, of which the first digit is the most significant.
+ * stride % size. A member's place is a number from 0 to size - 1, whose most significant digit is the first one.
  * Zeroed: the rank alone.
  *
- * A distance in a team is added to a place, and after the last place comes the first. By digit, each digit of the
- * distance is added to that of the place by itself, without a carry: it then leads every member to the same distance in
- * each digit.
+ * A distance in a team is added to a place, and the first place follows the last. In a team by_digit, each digit of the
+ * distance is added to the same digit of the place without a carry: the distance then leads every member equally far
+ * along each digit.
  */
 typedef struct ls_team {
     int digits;
@@ -118,32 +134,36 @@ typedef struct ls_team {
 ls_team ls_mesh_team(const ls_mesh *mesh, ls_axes axes);
 int ls_team_size(const ls_team *team);
 int ls_team_place(const ls_team *team, int rank);
-/* The place at that distance from the rank's, and the member who stands there. shift may be negative: the way back. */
+/* The place at distance `shift` from the rank's place, and the rank at that place. A negative shift goes backwards. */
 int ls_team_place_at(const ls_team *team, int rank, int shift);
 int ls_team_member(const ls_team *team, int rank, int shift);
-/* The distance, from 0 to size - 1, that leads back from one of 0 to size - 1. */
+/* The distance that leads back after a distance of `shift`. Both are from 0 to size - 1. */
 int ls_team_back(const ls_team *team, int shift);
 bool ls_team_equal(const ls_team *a, const ls_team *b);
-/* The same places, where digits whose members follow each other without gaps are one. */
+/*
+ * A team with the same places, in which neighbouring digits whose strides have no gap between them are merged into one.
+ */
 ls_team ls_team_merged(const ls_team *team);
 /*
- * The same places, by digit: the last digits count `inner` members that follow each other, those in front of them, also
- * a team, the sets of such members. false: no digit can be cut there.
+ * *split: a team with the same places, by_digit, whose last digits count `inner` consecutive places. *outer: the team
+ * of the digits before those, which count the groups of `inner` places. A digit is cut in two where this needs it;
+ * false: it cannot be cut there.
  */
 LS_MUST_USE bool ls_team_split(const ls_team *team, int inner, ls_team *split, ls_team *outer);
 
-/* Looks at a mesh; an error ends the visits. */
+/* Called with each mesh; an error ends the visits. */
 typedef ls_status (*ls_mesh_visit)(void *context, const ls_mesh *mesh);
 /*
- * The meshes of so many ranks that list all axes of the table, those of kind stage where `given` lists them, with the
- * sizes that it lists. Of the axes that it does not list, those of kind sequence, and with `features` those of kind
- * feature, get all sizes, an inner one its small sizes first, and the others have one rank; one of rings only where
- * `given` lists none of kind sequence, behind the others, and it is listed only where there are several rings of
- * several ranks. There may be no mesh. Returns the error of a visit.
+ * Visits the meshes of `ranks` ranks that agree with `given`. There may be none. Returns the error of a visit. A mesh
+ * lists all axes of the table, those of kind stage only if `given` lists them. An axis that `given` lists has that
+ * size. Of the other axes, those of kind sequence, and with `features` those of kind feature, get all sizes, inner axes
+ * their small sizes first; the rest have one rank. The axis of rings gets several ranks only if `given` lists no axis
+ * of kind sequence, and such meshes come after those with one ring; unless `given` lists it, the axis is listed only
+ * where there are several rings of several ranks.
  */
 LS_MUST_USE ls_status ls_meshes_visit(const ls_mesh *given, bool features, int ranks, ls_mesh_visit visit,
                                       void *context);
-/* Multiplies the ranks of the outermost listed axis of that kind; there must be one. */
+/* Multiplies the size of the outermost listed axis of that kind by `times`; there must be one. */
 void ls_mesh_widen(ls_mesh *mesh, ls_axis_kind kind, int times);
 
 /*
@@ -152,7 +172,7 @@ void ls_mesh_widen(ls_mesh *mesh, ls_axis_kind kind, int times);
  * name it, as is a mesh of more ranks than an int can count.
  */
 LS_MUST_USE ls_status ls_mesh_parse(const char *text, ls_mesh *out);
-/* Those of these axes that are listed, as ls_mesh_parse reads them. */
+/* Prints those of these axes that the mesh lists, in the form that ls_mesh_parse reads. */
 void ls_mesh_text(const ls_mesh *mesh, ls_axes axes, char *out, size_t bytes);
 /* Prints "dp 2 · ring 4 · ulysses 2" without the axes of size 1; "1 rank" when all have size 1. */
 void ls_mesh_print(const ls_mesh *mesh, char *out, size_t bytes);

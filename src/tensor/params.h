@@ -1,6 +1,6 @@
 /*
- * Parameters of ops that kernels read too. The file of an op (graph/ops/) sets them, a strategy may change them, and a
- * kernel reads them; the folders in between only pass them on.
+ * Those parameters of ops that kernels also read. The file of an op (graph/ops/) sets them, a strategy may change them,
+ * and a kernel reads them; the folders in between only pass them on.
  */
 #ifndef LS_TENSOR_PARAMS_H
 #define LS_TENSOR_PARAMS_H
@@ -14,7 +14,7 @@
 /* The label of a token that is not trained on: its loss and its gradient are 0. The value is PyTorch's. */
 enum { LS_LABEL_IGNORED = -100 };
 
-/* Of an id, or a label, among the rows of a part of a table: its row is in another part. */
+/* Stands for an id or a label whose row of the table is in another rank's part. */
 enum { LS_ID_ELSEWHERE = -1 };
 
 /* embedding: lookups of the id `padding` add nothing to the gradient of its row; -1: no such id. */
@@ -23,10 +23,10 @@ typedef struct ls_embedding_params {
 } ls_embedding_params;
 
 /*
- * cross_entropy, its merge and its gradient: the loss of a token is lse - label · x[label] - each · Σ x + z · lse², of
- * its logits x, and its gradient exp(x - lse) · (1 + 2 z lse) - each, less `label` at the label. Of a vocabulary in
- * parts z is the merge's: the parts are made without it. NULL stands for ls_plain_cross_entropy, -log
- * softmax(x)[label].
+ * cross_entropy, its merge and its gradient: the loss of a token with logits x is lse - label · x[label] - each · Σ x +
+ * z · lse². The gradient is exp(x - lse) · (1 + 2 z lse) - each, less `label` at the token's label. If the vocabulary
+ * is in parts, the merge adds the term with z, and the parts are computed without it. NULL stands for
+ * ls_plain_cross_entropy, -log softmax(x)[label].
  */
 typedef struct ls_cross_entropy_params {
     double label, each, z;
@@ -36,7 +36,7 @@ static inline const ls_cross_entropy_params *ls_cross_entropy_params_of(const vo
     return params != NULL ? (const ls_cross_entropy_params *)params : &ls_plain_cross_entropy;
 }
 
-/* noise: uniform within ±amplitude. */
+/* noise: uniform in ±amplitude. */
 typedef struct ls_noise_params {
     double amplitude;
 } ls_noise_params;
@@ -69,7 +69,7 @@ typedef struct ls_norm_params {
 
 typedef struct ls_gated_norm_params {
     double epsilon;
-    bool gate_first; /* x is multiplied by silu(gate) before it is normed, not behind the norm */
+    bool gate_first; /* x is multiplied by silu(gate) before the norm, not after it */
 } ls_gated_norm_params;
 
 /*
@@ -85,7 +85,7 @@ typedef enum ls_rope_scaling {
     LS_ROPE_LONGROPE,
 } ls_rope_scaling;
 
-/* Most pairs of dimensions that longrope rotates: those of a head of 256. */
+/* The most pairs of dimensions that longrope rotates: those of a head of 256 elements. */
 enum { LS_ROPE_PAIRS = 128 };
 
 typedef struct ls_rope_params {
@@ -113,7 +113,7 @@ typedef struct ls_shift_params {
     int64_t tokens; /* y[i] = x[i - tokens] */
 } ls_shift_params;
 
-/* Most numbers of a state, for each element, that a recurrence with matrices carries. */
+/* The most numbers that the state of a recurrence with matrices has for each element. */
 enum { LS_RECURRENCE_STATES = 4 };
 
 typedef struct ls_recurrence_params {
@@ -121,35 +121,41 @@ typedef struct ls_recurrence_params {
 } ls_recurrence_params;
 
 /*
- * The family of linear recurrences (kernel/contracts.c). delta: what a state already gives for a key is taken out
- * before its value is written; otherwise values are added. unmasked: the state is that of all tokens, for every token.
+ * The family of linear recurrences (kernel/contracts.c). delta: what the state already gives for a key is subtracted
+ * before the key's value is written; otherwise values are added. unmasked: every token reads the state after all
+ * tokens.
  */
 typedef struct ls_linear_recurrence_params {
     bool delta, unmasked;
-    bool transposed; /* follow: a map's factor, transposed, is what acts on the gradient of a state */
-    bool backwards;  /* follow: the last map first */
+    bool transposed; /* follow: each map's factor is transposed, as it acts on the gradient of a state */
+    bool backwards;  /* follow: from the last map to the first */
 } ls_linear_recurrence_params;
 
-/* Recurrent cells. ends: places are not those in documents, but say which tokens are the last (kernel/contracts.c). */
+/*
+ * Recurrent cells. ends: the places given to the kernel are not positions in documents, but say which tokens are the
+ * last ones (kernel/contracts.c).
+ */
 typedef struct ls_rnn_params {
     ls_rnn_kind kind;
     bool ends;
 } ls_rnn_params;
 
 typedef struct ls_conv_params {
-    bool ahead;      /* the taps read later tokens instead of earlier ones, for the gradient */
-    bool last_first; /* rows of the weight are taps in the opposite order: the last one is that of the token itself */
-    bool biased;     /* behind the taps the weight has one more row, which is added; not of those ahead */
-    bool silu;       /* results go through x·sigmoid(x) */
+    bool ahead; /* the taps read later tokens instead of earlier ones, for the gradient */
+    bool
+        last_first; /* the rows of the weight are the taps in reverse order: the last row belongs to the token itself */
+    bool biased;    /* the weight has one more row after the taps, which is added; not with `ahead` */
+    bool silu;      /* results go through x·sigmoid(x) */
 } ls_conv_params;
 
-/* Of `rows` of a weight those that are taps. */
+/* How many of a weight's `rows` are taps. */
 static inline int64_t ls_conv_taps(const ls_conv_params *params, int64_t rows) { return rows - params->biased; }
 
 /*
- * What the spans of a call of attention come to, where its maker knows that of all its queries: with i and j counted
- * from the call's first query and key, query i sees key j if low <= j - i <= high. A bound that hides nothing is the
- * first or the last possible j - i. It says nothing that the spans do not; most kernels do not read it.
+ * A summary of the spans of one call of attention, `known` if the code that made the call knows it for all its queries:
+ * with i and j counted from the call's first query and first key, query i sees key j if low <= j - i <= high. A bound
+ * that hides nothing is the first or the last possible j - i. The band adds nothing to what the spans say, and most
+ * kernels do not read it.
  */
 typedef struct ls_attention_band {
     bool known;
@@ -158,9 +164,9 @@ typedef struct ls_attention_band {
 
 /*
  * Attention over one block of keys. Local query head i reads local KV head (first_q + i)/group - first_kv, where group
- * = Hq/Hkv of the whole model. merge: o and lse hold the result over other blocks of keys, and the new result is
- * combined with it; otherwise they are overwritten. For the gradient, accumulate_dq and accumulate_dkv add to dq, and
- * to dk and dv, instead of overwriting them.
+ * = Hq/Hkv of the whole model. merge: o and lse hold the result over other blocks of keys, with which the new result is
+ * combined; otherwise o and lse are overwritten. For the gradient, accumulate_dq and accumulate_dkv add to dq, and to
+ * dk and dv, instead of overwriting them.
  */
 typedef struct ls_attention_params {
     double scale;   /* of q·k, usually 1/sqrt(D) */
@@ -172,19 +178,19 @@ typedef struct ls_attention_params {
 } ls_attention_params;
 
 /*
- * Elements of a unit of the flat space of all parameters: each parameter begins with one, and none shares one with
- * another.
+ * The elements of a unit of the flat space of all parameters. Each parameter begins at the start of a unit, and no two
+ * parameters share a unit.
  */
 enum { LS_FLAT_UNIT = 32 };
 
-/* exact_sum: of squares, instead of the numbers themselves. */
+/* exact_sum: the sum of the squares instead of the sum of the numbers. */
 typedef struct ls_exact_params {
     bool squares;
 } ls_exact_params;
 
 /*
- * map: operands are numbered as in longspan/map.h. The struct ends behind its last step, so that a short expression
- * takes little room.
+ * map: operands are numbered as in longspan/map.h. In memory the struct ends after the last step in use, so that a
+ * short expression takes little room.
  */
 typedef struct ls_map_params {
     int n_in, n_steps, n_results;
@@ -194,25 +200,26 @@ typedef struct ls_map_params {
 } ls_map_params;
 
 /*
- * reduce_max_grad: whether all the largest elements share the gradient equally; otherwise the first of them has it.
+ * reduce_max_grad: shared: all elements that equal the maximum share the gradient equally; otherwise the first of them
+ * gets all of it.
  */
 typedef struct ls_reduce_max_params {
     bool shared;
 } ls_reduce_max_params;
 
-/* contract: whether the product is added to what is there. */
+/* contract: accumulate: the product is added to what the output holds. */
 typedef struct ls_contract_params {
     bool accumulate;
 } ls_contract_params;
 
-/* What holds for all parameters that a kernel of an optimiser updates. */
+/* Settings that are the same for all parameters that an optimiser's kernel updates. */
 typedef struct ls_adamw_params {
     double beta1, beta2, epsilon;
 } ls_adamw_params;
 
 typedef struct ls_sgd_params {
     double momentum;
-    bool nesterov; /* the step follows the momentum as it will be after the next equal gradient */
+    bool nesterov; /* the step follows the momentum as it would be after one more equal gradient */
 } ls_sgd_params;
 
 typedef struct ls_lion_params {
@@ -225,7 +232,7 @@ typedef struct ls_momentum_params {
 } ls_momentum_params;
 
 typedef struct ls_descend_params {
-    double factor; /* of the direction */
+    double factor; /* on the direction */
 } ls_descend_params;
 
 /* combine: y = a x + b y. */
@@ -233,7 +240,7 @@ typedef struct ls_combine_params {
     double a, b;
 } ls_combine_params;
 
-/* What may differ from parameter to parameter: a row of the table that kernels of optimisers read. */
+/* Settings that may differ between parameters: a row of the table that optimisers' kernels read. */
 typedef struct ls_update_settings {
     double rate; /* a factor on the learning rate of the step */
     double weight_decay;

@@ -23,8 +23,8 @@ typedef struct ls_rope_kind {
     ls_status (*check_pairs)(const ls_rope_params *p, int64_t D);
     float (*frequency)(const ls_rope_params *p, float power, int64_t i, int64_t D);
     double (*magnitude)(const ls_rope_params *p);
-    bool by_length; /* the frequency depends on the length of the sequence */
-    bool grows;     /* and that of a token behind it on how long it is by then, as ls_rope_dynamic says */
+    bool by_length; /* frequencies depend on the length of the sequence */
+    bool grows; /* and the frequencies of a token beyond that length depend on its position, as in ls_rope_dynamic */
 } ls_rope_kind;
 
 /* *out: the scaling of that name, as in config.json. LS_UNSUPPORTED lists the known names. */
@@ -36,8 +36,8 @@ LS_MUST_USE ls_status ls_rope_check(const ls_rope_params *p, int64_t D);
 
 /*
  * The frequency (radians per position) of dimension pair i of D/2. Each operation is rounded to f32 as in the Hugging
- * Face library, and so is the angle, frequency times position: with these numbers models are trained. Exact ones differ
- * by 1e-7 of the angle, and logits of 1024 tokens by 1e-5.
+ * Face library, and so is the angle, frequency times position, because models are trained with these numbers. Exact
+ * ones differ by 1e-7 of the angle, and logits of 1024 tokens by 1e-5.
  */
 float ls_rope_frequency(const ls_rope_params *p, int64_t i, int64_t D);
 /* Whether frequencies depend on the length of the sequence. */
@@ -63,7 +63,7 @@ LS_ROPE_FORMULA float ls_rope_power(float theta, int64_t i, int64_t D) {
     return (float)pow((double)theta, (double)((float)(2 * i) / (float)D));
 }
 
-/* The frequency of the kind that grows; kernels of a GPU compute it too. */
+/* The frequency of the kind that grows; GPU kernels compute it too. */
 LS_ROPE_FORMULA float ls_rope_dynamic(const ls_rope_params *p, float power, int64_t i, int64_t D) {
     if (!(p->length > p->original_length) || D <= 2) return 1 / power;
     const float longer = (float)p->factor * (float)p->length / (float)p->original_length;

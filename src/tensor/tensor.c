@@ -118,8 +118,8 @@ ls_view ls_view_rows(ls_view view) {
 size_t ls_view_bytes(const ls_view *view) { return (size_t)ls_view_elements(view) * ls_dtype_bytes(view->dtype); }
 
 /*
- * The dimensions of a view with the nearest elements first, and how many there are; of equal strides the inner one. One
- * of a single element, and one that repeats the same bytes with a stride of 0, is none.
+ * Orders the dimensions of a view by ascending stride, the inner one first where strides are equal, and returns their
+ * number. A dimension of size 1, and one with stride 0 (which repeats the same bytes), is left out.
  */
 static int by_stride(const ls_view *view, int order[LS_MAX_DIMS]) {
     int n = 0;
@@ -137,7 +137,7 @@ ls_range ls_view_range(const ls_view *view, size_t offset) {
     ls_range range = ls_range_flat(offset, 0);
     if (ls_view_elements(view) == 0) return range;
 
-    /* The nearest pieces first; `dims` counts the dimensions in use. */
+    /* Smallest strides first; `dims` counts the range's dimensions in use. */
     int dims = 0, order[LS_MAX_DIMS];
     range.length = (size_t)element;
     for (int i = 0, n = by_stride(view, order); i < n; i++) {
@@ -159,7 +159,7 @@ ls_range ls_view_range(const ls_view *view, size_t offset) {
 void ls_view_fill(const ls_view *view, uint32_t seed) {
     const int64_t n = ls_view_elements(view);
     const bool blocks = ls_dtype_is_block(view->dtype);
-    if (blocks) memset(view->data, 0x22, ls_view_bytes(view)); /* whose numbers are finite */
+    if (blocks) memset(view->data, 0x22, ls_view_bytes(view)); /* blocks of these bytes hold finite numbers */
     for (int64_t i = 0; i < n && !blocks; i++) {
         seed = seed * 1664525u + 1013904223u; /* the generator of Numerical Recipes */
         const float x = (float)(int32_t)seed * 0x1p-31f;

@@ -1,6 +1,4 @@
-/*
- * tensor: how tensors are described, without arithmetic on their elements. Other folders include this header alone.
- */
+/* tensor: descriptions of tensors, without arithmetic on their elements. Other folders include this header alone. */
 #ifndef LS_TENSOR_H
 #define LS_TENSOR_H
 
@@ -23,7 +21,7 @@ const char *ls_dtype_name(ls_dtype dtype); /* "f32", "f64", "bf16", "i32", "nf4"
 int64_t ls_dtype_values(ls_dtype dtype);
 static inline bool ls_dtype_is_block(ls_dtype dtype) { return ls_dtype_values(dtype) > 1; }
 
-/* Element i of an array, of any type but those of blocks. */
+/* Element i of an array, of any type but the block types. */
 double ls_number_at(const void *elements, ls_dtype dtype, int64_t i);
 
 /* The type of sums over elements of `dtype`: f64 for f64, otherwise f32. */
@@ -45,7 +43,7 @@ typedef struct ls_view {
 
 /*
  * Fills a dense view of a floating-point type with numbers in [-1, 1) that depend on the seed only, as input of
- * measurements: zeros would not be representative. All blocks of numbers are alike.
+ * measurements: zeros would not be representative. With a block type, all blocks get the same numbers.
  */
 void ls_view_fill(const ls_view *view, uint32_t seed);
 
@@ -67,7 +65,8 @@ ls_view ls_view_rows(ls_view view);
 
 /*
  * The bytes of the view when its first element is at `offset`. Dimensions whose pieces touch are merged, so that equal
- * sets of bytes give equal ranges, in whatever order. A range has three dimensions: of more, some pieces must touch.
+ * sets of bytes give equal ranges, whatever the order of the dimensions. A range has three dimensions: in a view with
+ * more, the pieces of some dimensions must touch.
  */
 ls_range ls_view_range(const ls_view *view, size_t offset);
 

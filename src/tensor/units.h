@@ -1,7 +1,7 @@
 /*
- * How ranks share a dimension of heads, features or words: it is segments, one after the other (the rows of q, k and v
- * in one matrix), and a segment is units (of a head all its elements). Of each segment a rank has units that follow
- * each other, dealt evenly: no rank has two more than another.
+ * How ranks share a dimension of heads, features or words of the vocabulary. The dimension consists of segments, one
+ * after the other (the rows of q, k and v in one matrix), and each segment of units (a unit of heads is all elements of
+ * one head). Of each segment, a rank has consecutive units; the numbers of units of two ranks differ by at most one.
  */
 #ifndef LS_TENSOR_UNITS_H
 #define LS_TENSOR_UNITS_H
@@ -15,18 +15,18 @@ enum { LS_DIM_SEGMENTS = 8 }; /* at most, of one dimension */
 typedef struct ls_dim_units {
     int n; /* segments */
     struct {
-        int64_t units, elements; /* so many, of so many elements each */
+        int64_t units, elements; /* the number of units, and the elements of each */
     } segment[LS_DIM_SEGMENTS];
 } ls_dim_units;
 
-/* The fewest units of a segment: so many ranks can share the dimension. */
+/* The units of the segment with the fewest: at most this many ranks can share the dimension. */
 int64_t ls_units_fewest(const ls_dim_units *dim);
-/* Elements that one of `parts` ranks has, and that the rank with most of them has. */
+/* The elements of rank `part` of `parts` ranks; the elements of the rank that has the most. */
 int64_t ls_units_count(const ls_dim_units *dim, int parts, int part);
 int64_t ls_units_most(const ls_dim_units *dim, int parts);
 /*
- * Where element `at` of a part lies in the whole dimension. *follow: so many elements, with this one, follow each other
- * in both.
+ * The index in the whole dimension of element `at` of a part. *follow: how many elements, including this one, are
+ * consecutive both in the part and in the whole dimension.
  */
 int64_t ls_units_place(const ls_dim_units *dim, int parts, int part, int64_t at, int64_t *follow);
 
