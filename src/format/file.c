@@ -77,7 +77,7 @@ ls_status ls_file_read(const char *path, size_t most, char **out, size_t *bytes)
 
 static const uint8_t empty_file[1];
 
-/* One hash of the hash so far and the piece. */
+/* Reads a piece of the file and updates *hash to the hash of the old *hash and the piece. */
 static ls_status add_piece(int fd, const char *path, int64_t at, char *piece, size_t bytes, uint64_t *hash) {
     size_t got = 0;
     if (lseek(fd, at, SEEK_SET) < 0) return ls_file_error("seek in", path, errno);
@@ -128,7 +128,7 @@ ls_status ls_file_map_open(const char *path, ls_file_map *out) {
 void ls_file_map_close(ls_file_map *map) {
     if (!map) return;
     if (map->bytes > 0) {
-        ls_mapped_remove(map->data); /* before munmap: another mapping may get these addresses after it */
+        ls_mapped_remove(map->data); /* before munmap, because afterwards another mapping may get these addresses */
         munmap((void *)(uintptr_t)map->data, map->bytes);
     }
     *map = (ls_file_map){0};
@@ -142,7 +142,7 @@ void ls_file_populate(const void *data, size_t bytes) {
 void ls_file_forget(const void *data, size_t bytes) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data;
     const uintptr_t begin = (from + page - 1) / page * page, end = (from + bytes) / page * page;
-    /* An error is ignored: the memory stays in use. */
+    /* An error is ignored: then the memory just stays in use. */
     if (begin < end) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
@@ -159,7 +159,10 @@ ls_status ls_file_write_at(int fd, const char *path, const void *data, size_t by
     return ls_ok();
 }
 
-/* A rename onto a device would replace it, and onto a folder would fail after everything is written. */
+/*
+ * Refuses a target that is not a regular file: a rename onto a device would replace the device, and a rename onto a
+ * folder would fail only after everything is written.
+ */
 static ls_status check_target(const char *path) {
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))

@@ -15,9 +15,9 @@
 LS_MUST_USE ls_status ls_file_read(const char *path, size_t most, char **out, size_t *bytes);
 
 /*
- * What tells a file from others: *bytes, its size, and *hash, of all its bytes, or, of a file of more than 16 MiB, of
- * 64 pieces of 64 KiB from begin to end, so that it takes no longer for large ones. Not for untrusted files: others can
- * be made that look alike.
+ * Identifies a file by *bytes, its size, and *hash, a hash of all its bytes. Of a file of more than 16 MiB only 64
+ * pieces of 64 KiB, spread from beginning to end, are hashed, so that large files take no longer. Not for untrusted
+ * files: a different file with the same result can be made.
  */
 LS_MUST_USE ls_status ls_file_identify(const char *path, int64_t *bytes, uint64_t *hash);
 
@@ -30,20 +30,20 @@ typedef struct ls_file_map {
 LS_MUST_USE ls_status ls_file_map_open(const char *path, ls_file_map *out);
 void ls_file_map_close(ls_file_map *map); /* NULL and a zeroed map are allowed */
 /*
- * Reads these bytes of a mapped file into memory at once, which is faster than a page fault for every few pages. Where
- * the system has no call for it, nothing happens, and pages are read when they are touched.
+ * Reads these bytes of a mapped file into memory at once, which is faster than a page fault for every few pages. On a
+ * system without such a call this does nothing, and pages are read when they are touched.
  */
 void ls_file_populate(const void *data, size_t bytes);
 /*
- * Releases the memory of the pages that lie within these bytes of a mapped file; they are read again when they are
- * touched. A process that reads a large file from start to end calls this for what it has read, so that the file is
- * never in its memory as a whole.
+ * Releases the memory of the pages that lie within these bytes of a mapped file; the pages are read again when they are
+ * touched. A process that reads a large file from start to end calls this for the bytes that it has read, so that the
+ * whole file is never in its memory at once.
  */
 void ls_file_forget(const void *data, size_t bytes);
 
 /*
- * Whether a file could be written as `path` later: writes an empty one beside it, which takes no time, and removes it.
- * The error names what failed.
+ * Checks that a file could be written as `path` later: creates an empty file beside it, which takes no time, and
+ * removes that file. The error names what failed.
  */
 LS_MUST_USE ls_status ls_file_try(const char *path);
 
@@ -85,7 +85,10 @@ LS_MUST_USE ls_status ls_file_need_space(const char *path, int64_t bytes);
 bool ls_file_exists(const char *path);    /* follows symbolic links */
 bool ls_file_is_folder(const char *path); /* follows symbolic links */
 
-/* LS_INVALID when a list of n texts, such as paths, or one of them, is NULL. `name` is that of the field. */
+/*
+ * LS_INVALID when a list of n texts, such as paths, is NULL, or one of the texts is. `name`: the name of the list's
+ * field, for the message.
+ */
 LS_MUST_USE ls_status ls_check_texts(const char *name, const char *const *texts, int n);
 
 /* The names in a folder, without "." and "..", in byte order. Free with ls_file_names_free. */

@@ -31,7 +31,10 @@ ls_status ls_check_texts(const char *name, const char *const *texts, int n) {
     return ls_ok();
 }
 
-/* Makes the entry of a path in its folder durable. A folder that may not be read cannot be synced; that is no error. */
+/*
+ * Makes the entry of a path in its folder durable. A folder that this process may not read cannot be synced; that is no
+ * error.
+ */
 static ls_status sync_parent(const char *path) {
     LS_PATH folder = NULL;
     LS_TRY(ls_path_parent(path, &folder));
@@ -50,7 +53,9 @@ ls_status ls_file_make_folders(const char *path) {
             LS_TRY(sync_parent(part));
         } else if (!(errno == EEXIST && ls_file_is_folder(part))) {
             int error_number = errno == EEXIST ? ENOTDIR : errno;
-            /* A folder above that we may not write to, but that is there, is fine (EROFS, EACCES on /). */
+            /*
+             * A parent folder that exists is no error, even if this process may not write to it (EROFS, EACCES on /).
+             */
             if (!ls_file_is_folder(part)) return ls_file_error("make the folder", part, error_number);
         }
         *p = end;
@@ -64,7 +69,7 @@ ls_status ls_file_sync(const char *path) {
     int failed = fsync(fd);
     int error_number = errno;
     close(fd);
-    /* Some file systems refuse fsync of a folder; there is nothing more to be done on those. */
+    /* Some file systems refuse fsync of a folder; nothing more can be done there. */
     if (failed && error_number != EINVAL) return ls_file_error("sync", path, error_number);
     return ls_ok();
 }

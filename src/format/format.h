@@ -1,6 +1,6 @@
 /*
- * format: file formats, read with all checks and written. What the contents mean is up to other folders; they include
- * this header alone.
+ * format: file formats, read with all checks, and written. What the contents mean is known to other folders, which
+ * include this header alone.
  *
  * Every error is one line that names the file, the wrong value, and what was expected. Codes: LS_IO when the operating
  * system refused, LS_INVALID when the contents are wrong, LS_UNSUPPORTED when they are valid but not supported here,

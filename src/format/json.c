@@ -62,7 +62,7 @@ static bool is_kind(ls_json_value value, ls_json_node_kind kind) {
     return value.json != NULL && value.json->kind == kind;
 }
 
-/* The value, of a text its beginning, for jansson to print. */
+/* The value as a jansson value, for printing; of a text, only its beginning. */
 static json_t *beginning(const struct ls_json_node *node) {
     enum { SHOWN = 240 };
     size_t n = node->count;

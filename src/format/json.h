@@ -46,13 +46,13 @@ LS_MUST_USE ls_status ls_json_read(const char *file, size_t most_bytes, ls_json 
  */
 LS_MUST_USE ls_status ls_json_parse(const char *name, const char *text, size_t bytes, ls_json **out);
 /*
- * The number of values in a text, if it is JSON. A parsed document takes 16 bytes for each, and 16 more for each name
- * of a member.
+ * The number of values in a text, if the text is JSON. A parsed document takes 16 bytes for each value, and 16 more for
+ * each name of a member.
  */
 int64_t ls_json_values(const char *text, size_t bytes);
 /*
- * Parses a record of training data as Python does: of a name that occurs twice the last value counts, and texts may
- * contain NUL.
+ * Parses a record of training data as Python does: if a name occurs twice, the last value counts, and texts may contain
+ * NUL.
  */
 LS_MUST_USE ls_status ls_json_parse_record(const char *name, const char *text, size_t bytes, ls_json **out);
 void ls_json_free(ls_json *document); /* NULL is allowed */
@@ -92,7 +92,7 @@ LS_MUST_USE ls_status ls_json_as_array(ls_json_value value);
 bool ls_json_is_array(ls_json_value value);
 bool ls_json_is_text(ls_json_value value);
 
-/* A value of any kind, for callers that accept all kinds. A missing value has kind LS_JSON_NULL. */
+/* A value of any kind, for callers that accept all kinds. A missing value is of kind LS_JSON_NULL. */
 typedef enum ls_json_kind {
     LS_JSON_NULL,
     LS_JSON_BOOL,
@@ -111,7 +111,7 @@ typedef struct ls_json_plain {
     size_t bytes;
 } ls_json_plain;
 ls_json_plain ls_json_plain_of(ls_json_value value);
-/* The same of item i < ls_json_count of an array: for long arrays, because no path is written. */
+/* The same for item i < ls_json_count of an array. Suits long arrays, because no path is written. */
 ls_json_plain ls_json_item_plain(ls_json_value array, size_t i);
 
 /*
@@ -122,7 +122,7 @@ ls_json_plain ls_json_item_plain(ls_json_value array, size_t i);
  */
 bool ls_json_next(ls_json_value object, void **cursor, const char **key, ls_json_value *value);
 
-/* A hash of a value: equal for equal values, whatever the order of an object's members. 0 for a missing one. */
+/* A hash of a value: equal for equal values, whatever the order of an object's members. 0 for a missing value. */
 uint64_t ls_json_hash(ls_json_value value);
 
 /*
@@ -139,7 +139,10 @@ ls_json_value ls_json_field(ls_json_value object, const char *key);
  * accepts. The caller frees *out.
  */
 LS_MUST_USE ls_status ls_json_set_member(const char *text, const char *key, const char *value, char **out);
-/* The text without that member, if it has it. All other bytes stay, but for a comma. The caller frees *out. */
+/*
+ * The text without that member, if the text has it. All other bytes stay as they are, except for one comma. The caller
+ * frees *out.
+ */
 LS_MUST_USE ls_status ls_json_drop_member(const char *text, const char *key, char **out);
 /* Finds the value of a member of the outermost object: text[*from, *to). False when there is no such member. */
 bool ls_json_find_member(const char *text, const char *key, size_t *from, size_t *to);
@@ -161,7 +164,7 @@ void ls_json_put_int(ls_json_writer *writer, const char *key, int64_t value);
 void ls_json_put_double(ls_json_writer *writer, const char *key, double value);
 void ls_json_put_bool(ls_json_writer *writer, const char *key, bool value);
 void ls_json_put_text(ls_json_writer *writer, const char *key, const char *value); /* NULL value: null */
-/* Writes a text that may have zero bytes, as \u0000. */
+/* Writes a text that may contain NUL, as \u0000. */
 void ls_json_put_bytes(ls_json_writer *writer, const char *key, const char *text, size_t bytes);
 /* Writes 64 bits as text of 16 hexadecimal digits: many readers would round a number. */
 void ls_json_put_hex(ls_json_writer *writer, const char *key, uint64_t value);

@@ -205,7 +205,7 @@ static bool read_number(parser *p, struct ls_json_node *out) {
     return true;
 }
 
-/* The text of a number that is not finite is a NUL and its name, so that it is equal to no text of a document. */
+/* The text of a number that is not finite is a NUL and its name, so that it does not equal any text of a document. */
 static const struct {
     const char *word;
     struct ls_json_node node;

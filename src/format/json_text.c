@@ -1,4 +1,4 @@
-/* JSON as text of any size and depth, put together piece by piece. */
+/* JSON as text of any size and depth, built piece by piece. */
 #include "format/json_text.h"
 
 #include "base/base.h"

@@ -1,6 +1,6 @@
 /*
- * JSON as text of any size and depth, put together piece by piece in a growing buffer: for records that are rewritten,
- * or made of the rows of a table. (json.h has a writer for small documents.) The errors are LS_NO_MEMORY.
+ * JSON as text of any size and depth, built piece by piece in a growing buffer: for records that are rewritten, or made
+ * from the rows of a table. (json.h has a writer for small documents.) The errors are LS_NO_MEMORY.
  */
 #ifndef LS_FORMAT_JSON_TEXT_H
 #define LS_FORMAT_JSON_TEXT_H

@@ -47,8 +47,8 @@ static void print_root(ls_json_writer *writer, json_t *root) {
 }
 
 /*
- * Adds a value, whose reference is stolen, to the innermost open container. Returns the value, borrowed; NULL when it
- * is a root that is no container.
+ * Adds a value to the innermost open container and takes over the caller's reference to it. Returns the value,
+ * borrowed; NULL when it is a root that is not a container.
  */
 static json_t *put(ls_json_writer *writer, const char *key, json_t *value) {
     not_null(value);
@@ -94,7 +94,7 @@ void ls_json_put_bool(ls_json_writer *writer, const char *key, bool value) { put
 
 void ls_json_put_null(ls_json_writer *writer, const char *key) { put(writer, key, json_null()); }
 
-/* The length of the UTF-8 character at text, as jansson decides; 0: there is none. */
+/* The length of the UTF-8 character at text that jansson accepts; 0: there is none. */
 static size_t character_bytes(const char *text, size_t left) {
     for (size_t n = 1; n <= 4 && n <= left; n++) {
         json_t *valid = json_stringn(text, n);
@@ -272,8 +272,8 @@ ls_status ls_json_drop_member(const char *text, const char *key, char **out) {
     size_t from = 0, to = 0;
     if (!ls_json_find_member(text, key, &from, &to)) return join(text, strlen(text), "", "", out);
     while (text[from - 1] != ':') from--;
-    while (text[from - 1] != '"') from--;                                  /* behind the name */
-    for (from--; text[from - 1] != '"' || text[from - 2] == '\\';) from--; /* behind its first quote */
+    while (text[from - 1] != '"') from--;                                  /* just after the name */
+    for (from--; text[from - 1] != '"' || text[from - 2] == '\\';) from--; /* just after its opening quote */
     from--;
     const char *next = skip_space(text + to);
     if (*next == ',') return join(text, from, "", skip_space(next + 1), out);

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Largest file that is read, into memory: far more than the metrics of any training. */
+/* The largest file that is read into memory: far more than the metrics of any training. */
 #define MOST_BYTES ((size_t)16 << 30)
 
 ls_status ls_jsonl_append(const char *path, ls_json_writer *writer) {

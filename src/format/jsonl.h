@@ -9,15 +9,15 @@
 #include "format/json.h"
 
 /*
- * Ends a writer of ls_json_begin(0) and appends its object as one line, with one write: other readers see the whole
- * line or nothing of it. Creates the file if it does not exist. When the disk is full, the file is unchanged. The
- * writer is always destroyed.
+ * Ends a writer made by ls_json_begin(0) and appends its object as one line, with one write: readers see the whole line
+ * or nothing of it. Creates the file if it does not exist. When the disk is full, the file is unchanged. The writer is
+ * always destroyed.
  */
 LS_MUST_USE ls_status ls_jsonl_append(const char *path, ls_json_writer *writer);
 
 /*
  * Keeps the lines whose integer field `key` is <= most and drops the others, atomically. *dropped is their number;
- * dropped may be NULL. A missing file is no error. A complete line that is no object with an integer `key` is an
+ * dropped may be NULL. A missing file is no error. A complete line that is not an object with an integer `key` is an
  * LS_INVALID error with the number of the line if `strange` is NULL. Otherwise such lines are kept, and *strange is the
  * number of the first (0: there is none).
  */

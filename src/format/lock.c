@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define NAME "longspan.lock"
-/* Ranks may run this long after their launcher was killed. */
+/* For how long ranks may still run after their launcher was killed. */
 #define REMAIN_SECONDS 10.0
 #define RETRY_MICROSECONDS 20000
 
@@ -30,7 +30,7 @@ struct ls_lock {
 /* ---- the holder ---- */
 
 typedef struct holder {
-    int64_t process; /* its number; 0: there is no holder */
+    int64_t process; /* process number; 0: there is no holder */
     int64_t started; /* when the process started, in clock ticks since the boot */
     char host[HOST_ROOM], boot[BOOT_ROOM], since[TIME_ROOM];
 } holder;
@@ -70,8 +70,8 @@ static void read_text(ls_json_value root, const char *key, char *out, size_t roo
 }
 
 /*
- * The holder that the file names; none if the file is incomplete, because it is being written or the machine lost
- * power.
+ * The holder that the file names; none if the file is incomplete, because it is being written, or because the machine
+ * lost power meanwhile.
  */
 static holder read_holder(int fd) {
     char text[MOST_RECORD];
@@ -128,8 +128,8 @@ static ls_status held_by(const ls_lock *lock, const holder *h, const char *advic
 typedef enum kernel_lock { GRANTED, HELD, UNKNOWN } kernel_lock;
 
 /*
- * Sets or releases a lock of the open file description, not of the process: forked ranks share it, and it lasts until
- * all of them end.
+ * Sets or releases a lock that belongs to the open file description, not to the process: forked ranks share the lock,
+ * and it lasts until all of them end.
  */
 static kernel_lock lock_in_kernel(int fd, short type) {
     struct flock whole = {.l_type = type, .l_whence = SEEK_SET};

@@ -1,7 +1,7 @@
 /*
  * A lock on a folder, so that one run at a time uses it. It consists of the file longspan.lock in the folder, which
- * names the holder, and a lock of the kernel on that file, which decides. The kernel releases its lock with the last
- * process that has it, however that process ends; so a file that is left behind does not block a later run.
+ * names the holder, and a lock of the kernel on that file, which decides. The kernel releases its lock when the last
+ * process that has it ends, in whatever way; so a file that is left behind does not block a later run.
  */
 #ifndef LS_FORMAT_LOCK_H
 #define LS_FORMAT_LOCK_H
@@ -24,7 +24,7 @@ typedef struct ls_lock ls_lock;
  */
 LS_MUST_USE ls_status ls_lock_take(const char *folder, ls_lock **out);
 /*
- * Releases the lock and removes its file, unless that was replaced by another one. NULL is allowed. Only for the
+ * Releases the lock and removes its file, unless the file was replaced by another one. NULL is allowed. Only for the
  * process that took the lock.
  */
 void ls_lock_release(ls_lock *lock);

@@ -11,7 +11,7 @@ typedef enum ls_npy_type { LS_NPY_F4, LS_NPY_F8, LS_NPY_I4, LS_NPY_I8, LS_NPY_TY
 
 #define LS_NPY_DIMS 4
 
-/* An array in a mapped file. data is aligned for its type; a file in which it is not is copied. */
+/* An array in a mapped file. data is aligned for its type: if it is not aligned in the file, it is copied. */
 typedef struct ls_npy {
     ls_npy_type type;
     int ndim; /* 0..LS_NPY_DIMS; 0: a single number */

@@ -1,7 +1,4 @@
-/*
- * Reading safetensors files, whose header is checked as a whole when a file is opened; and conversion of their
- * elements.
- */
+/* Reads safetensors files, checking the whole header when a file is opened, and converts their elements. */
 #include "format/safetensors.h"
 #include "format/file.h"
 #include "format/format_impl.h"

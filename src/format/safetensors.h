@@ -72,10 +72,10 @@ LS_MUST_USE ls_status ls_st_need(const ls_st_file *file, const char *name, int n
  * LS_BF16, into out[0, count), rounded to nearest, ties to even. Other dtypes are LS_UNSUPPORTED errors.
  */
 LS_MUST_USE ls_status ls_st_convert(const ls_st_tensor *tensor, int64_t first, int64_t count, ls_dtype to, void *out);
-/* The same to any of the four dtypes; numbers beyond the range of F16 become infinite. */
+/* The same for any of the four dtypes; numbers beyond the range of F16 become infinite. */
 LS_MUST_USE ls_status ls_st_convert_to(const ls_st_tensor *tensor, int64_t first, int64_t count, ls_st_dtype to,
                                        void *out);
-/* ls_file_forget of these elements of a mapped file. */
+/* Calls ls_file_forget for these elements of a mapped file. */
 void ls_st_forget(const ls_st_tensor *tensor, int64_t first, int64_t count);
 
 /* ---- writing ---- */
@@ -106,7 +106,7 @@ int64_t ls_st_plan_offset(const ls_st_plan *plan,
 int64_t ls_st_plan_bytes(const ls_st_plan *plan, int64_t i); /* of tensor i */
 int64_t ls_st_plan_file_bytes(const ls_st_plan *plan);
 
-/* A file that is written by a plan. It borrows the plan until it is finished or abandoned. */
+/* A file that is written according to a plan. It borrows the plan until it is finished or abandoned. */
 typedef struct ls_st_writer ls_st_writer;
 
 /*

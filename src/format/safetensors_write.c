@@ -1,4 +1,4 @@
-/* Writing safetensors files: a plan of the file, and writers that fill it by the plan. */
+/* Writes safetensors files: a plan of the file, and writers that fill the file according to the plan. */
 #include "format/file.h"
 #include "format/format_impl.h"
 #include "format/safetensors.h"
@@ -190,7 +190,7 @@ static ls_status reserve(const ls_st_writer *writer) {
     int failed;
     do failed = posix_fallocate(writer->fd, 0, (off_t)bytes);
     while (failed == EINTR);
-    if (failed == EINVAL || failed == EOPNOTSUPP) /* a file system that cannot reserve */
+    if (failed == EINVAL || failed == EOPNOTSUPP) /* the file system cannot reserve space */
         failed = ftruncate(writer->fd, (off_t)bytes) == 0 ? 0 : errno;
     if (failed)
         return ls_error(LS_IO, "cannot reserve %lld bytes for %s: %s", (long long)bytes, writer->path,

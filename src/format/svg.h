@@ -3,8 +3,8 @@
  * and follows the reader's colour scheme, so that it is readable in light and dark mode.
  *
  * The argument css has one or more classes: "title", "strong" and "small" for text; "x" for centred text, "y" for text
- * that ends at the point; "grid", "axis", "level" and "paper" for lines and boxes; and the classes of the palettes of
- * the picture.
+ * that ends at the point; "grid", "axis", "level" and "paper" for lines and boxes; and the classes of the picture's
+ * palettes.
  */
 #ifndef LS_FORMAT_SVG_H
 #define LS_FORMAT_SVG_H
@@ -25,7 +25,7 @@ typedef struct ls_svg_palette {
 
 typedef struct ls_svg_look {
     int width, height;
-    const char *light, *dark; /* further rules of CSS, for both modes and for dark mode; NULL: none */
+    const char *light, *dark; /* further CSS rules: for both modes, and for dark mode only; NULL: none */
     const ls_svg_palette *palettes;
     int n_palettes;
 } ls_svg_look;
@@ -50,7 +50,7 @@ double ls_svg_round_step(double span, int most);
 
 /* The approximate width of a text. */
 double ls_svg_text_width(const char *text, double font_size);
-/* The first characters of a text that fit into a width, in out, which has `room` bytes. */
+/* The first characters of a text that fit into a width. Written to `out`, which has `room` bytes, and returned. */
 const char *ls_svg_fit(const char *text, double font_size, double width, char *out, size_t room);
 
 /* ---- a line chart ---- */

@@ -1,4 +1,4 @@
-/* Event files of TensorBoard. The wire format is written without a library: five kinds of fields, and CRC-32C. */
+/* TensorBoard event files. The wire format is written without a library: five kinds of fields, and CRC-32C. */
 #include "format/tfevents.h"
 
 #include "base/base.h"
@@ -69,7 +69,7 @@ static uint32_t crc32c(const uint8_t *bytes, size_t n) {
     return ~crc;
 }
 
-/* The form of a checksum in the file: CRCs of data that contains CRCs would be weak otherwise. */
+/* The form in which a checksum is stored: the CRC of data that contains unmasked CRCs would be weak. */
 static uint32_t masked(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xa282ead8u; }
 
 static ls_status append_record(const char *path, const message *event) {

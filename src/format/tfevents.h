@@ -1,5 +1,5 @@
 /*
- * Event files of TensorBoard: scalars by step. A file is a sequence of TFRecords (length, its checksum, bytes, their
+ * TensorBoard event files: scalars by step. A file is a sequence of TFRecords (length, its checksum, bytes, their
  * checksum). Each holds an Event in the wire format of Protocol Buffers.
  */
 #ifndef LS_FORMAT_TFEVENTS_H
@@ -20,8 +20,8 @@ enum {
 }; /* limits: scalars of a step; bytes of a tag with its terminating 0 */
 
 /*
- * Appends the first records of a file. step > 0: a run continues at this step; TensorBoard then ignores the steps from
- * this one on in the other files of the folder. wall: seconds since 1970.
+ * Appends the first records of a file. step > 0: a run continues at this step; TensorBoard then ignores this step and
+ * later ones in the other files of the folder. wall: seconds since 1970.
  */
 LS_MUST_USE ls_status ls_tfevents_begin(const char *path, double wall, int64_t step);
 /* Appends the scalars of a step. */

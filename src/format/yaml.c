@@ -1,4 +1,4 @@
-/* YAML by libyaml: its events are written as JSON. */
+/* Reads YAML with libyaml, and writes the events that it reports as JSON. */
 #include "format/yaml.h"
 
 #include "base/base.h"
@@ -21,8 +21,8 @@ typedef struct reading {
     ls_json_buffer json;
     struct open {
         bool mapping;
-        size_t n;    /* texts that have been written: of a mapping keys and values */
-    } open[DEEPEST]; /* the outermost first; in front of it the document, as a list */
+        size_t n;    /* texts written so far; in a mapping, keys and values both count */
+    } open[DEEPEST]; /* the outermost first; before it the document, which counts as a list */
     int depth;
 } reading;
 
@@ -37,7 +37,7 @@ static bool is_one_of(const char *text, const char *const *words) {
     return *words != NULL;
 }
 
-/* Digits with a sign, and nothing else, that 64 bits have room for. */
+/* Whether the text is an integer of 64 bits: digits, perhaps after a sign, and nothing else. */
 static bool is_integer(const char *text, long long *out) {
     const char *digits = text + (*text == '-' || *text == '+');
     char *end;
@@ -76,7 +76,7 @@ static ls_status add_plain(reading *r, const char *text) {
 /* Whether the next text is the key of a mapping. */
 static bool wants_key(const reading *r) { return r->open[r->depth].mapping && r->open[r->depth].n % 2 == 0; }
 
-/* What stands in front of the next text. */
+/* Writes the separator before the next text. */
 static ls_status separate(reading *r) {
     struct open *in = &r->open[r->depth];
     const char *between = in->n == 0 ? "" : in->mapping && in->n % 2 == 1 ? ":" : ",";

@@ -1,7 +1,7 @@
 /*
- * YAML, as settings are written in it: one document of mappings, sequences and scalars, which becomes the JSON document
- * that says the same. A plain scalar is null, a truth value, an integer or a real number where YAML 1.2's core schema
- * says so, and else a text. Anchors, aliases, tags, keys that are no texts and several documents are refused.
+ * YAML for settings: one document of mappings, sequences and scalars, which becomes the equivalent JSON document. A
+ * plain scalar is null, a truth value, an integer or a real number where YAML 1.2's core schema says so; otherwise it
+ * is a text. Anchors, aliases, tags, keys that are not texts, and more than one document are refused.
  */
 #ifndef LS_FORMAT_YAML_H
 #define LS_FORMAT_YAML_H
