@@ -10,12 +10,12 @@ struct ls_gradient {
     ls_graph *graph;
     int n_tensors;       /* tensors of the forward graph */
     ls_tensor *gradient; /* by forward tensor: its gradient so far */
-    ls_tensor *sum;      /* by parameter: its accumulator after the nodes so far */
-    bool *active;        /* by forward tensor: it is wanted or depends on a wanted tensor */
+    ls_tensor *sum;      /* by parameter: its accumulator after the nodes that were added so far */
+    bool *active;        /* by forward tensor: it is wanted, or depends on a wanted tensor */
     /*
-     * By forward tensor: its elements are those of trained parameters in other places. Its gradient has type G like the
-     * parameters' sums, to which it comes: a sum over tokens is not rounded, and ranks need not add up their terms
-     * first.
+     * By forward tensor: its elements are those of trained parameters in other places. Its gradient has type G, like
+     * the sums of the parameters, to which the gradient is added later. So a sum over tokens is not rounded, and ranks
+     * need not add up their terms first.
      */
     bool *moved;
     const ls_node *node; /* the node whose rule is running */
@@ -44,7 +44,7 @@ static bool is_trained(const ls_gradient *d, ls_tensor t) {
     return info->role == LS_ROLE_PARAMETER && !info->frozen;
 }
 
-/* Names a gradient after its target; a tensor of the forward graph keeps its name. */
+/* Names a gradient after the tensor that it belongs to; a tensor of the forward graph keeps its name. */
 static void name_after(ls_gradient *d, ls_tensor grad, ls_tensor target) {
     if (grad.id >= d->n_tensors && strncmp(ls_graph_tensor(d->graph, grad)->name, "d ", 2) != 0)
         (void)ls_named(d->graph, grad, "d %s", ls_graph_tensor(d->graph, target)->name);
@@ -93,7 +93,7 @@ static void mark_active(ls_gradient *d, const ls_derivative *what, int n_nodes) 
     }
 }
 
-/* Whether all inputs that have a gradient are trained parameters, or their elements in other places. */
+/* Whether each input that has a gradient is a trained parameter, or consists of elements of one in other places. */
 static bool reads_parameters(const ls_gradient *d, const ls_node *node) {
     bool all = d->active[node->out[0].id];
     for (int i = 0; i < node->n_in; i++)
@@ -101,7 +101,7 @@ static bool reads_parameters(const ls_gradient *d, const ls_node *node) {
     return all;
 }
 
-/* A gradient that the caller wants has the type of its tensor. */
+/* Sets d->moved. It is false for wanted tensors, because the gradient of such a tensor has the tensor's type. */
 static void mark_moved(ls_gradient *d, const ls_derivative *what, int n_nodes) {
     for (int n = 0; n < n_nodes; n++) {
         const ls_node *node = &d->graph->nodes[n];

@@ -1,4 +1,4 @@
-/* Building graphs: leaves, nodes, names, and the first mistake; also which integers a tensor may hold. */
+/* Builds graphs: leaves, nodes, names, and the first mistake. Also finds which integers a tensor may hold. */
 #include "graph/graph_impl.h"
 
 #include <stdarg.h>

@@ -153,8 +153,8 @@ static ls_status score(ls_model *model) {
 /* Heads that predict further tokens; the library does not load them either. */
 static const char *const further_heads[] = {"mtp.", "model.mtp", NULL};
 /*
- * The same for a model with a scoring head, which also ignores lm_head; and, if its scoring head is not that of the
- * files, for that head too.
+ * The same for a model with a scoring head, which ignores lm_head too. all_heads: its scoring head is not that of the
+ * files, so the latter is ignored as well.
  */
 static const char *const other_heads[] = {"mtp.", "model.mtp", "lm_head.", NULL};
 static const char *const all_heads[] = {"mtp.", "model.mtp", "lm_head.", LS_SCORE_WEIGHT, NULL};

@@ -1,11 +1,11 @@
 /*
  * contract: y[n,i,j] = the sum over k of a[n,i,k] b[n,k,j], for each token; an operand without tokens is the same for
- * all. contract_sum adds such products of all tokens to a sum, the gradient of an operand without tokens. What an
- * equation of any letters comes to is found in equation.c.
+ * all tokens. contract_sum adds such products of all tokens to a sum: the gradient of an operand without tokens.
+ * equation.c reduces equations with any letters to these ops.
  */
 #include "graph/ops/contract_impl.h"
 
-/* Dimensions of tokens, which come first. */
+/* The number of dimensions of tokens, which come first. */
 static int tokens_of(const ls_shape *s) {
     int n = 0;
     while (n < s->ndim && s->dim[n].factor != LS_FACTOR_NONE) n++;
@@ -19,7 +19,7 @@ static ls_status check_operand(const ls_graph *g, const ls_node *node, int i, in
     return ls_ok();
 }
 
-/* The sizes of n, i, j and k, of which a has i and k, and b has k and j. */
+/* Finds the sizes of n, i, j and k; a has n, i and k, and b has n, k and j. */
 static ls_status contract_sizes(const ls_graph *g, const ls_node *node, int64_t size[4]) {
     const ls_contract_node *p = node->params;
     const ls_shape *a = &ls_graph_tensor(g, node->in[0])->shape, *b = &ls_graph_tensor(g, node->in[1])->shape;
@@ -58,7 +58,7 @@ static ls_status sum_shape(const ls_graph *g, const ls_node *node, ls_tensor_inf
     return ls_rule_sum_shape(g, node, out);
 }
 
-/* "abnik,nkj>abnij"; of a sum "abnik,abnkj,nij>nij". */
+/* Writes the dimensions of one operand, as in "abnik,nkj>abnij" or, for a sum, "abnik,abnkj,nij>nij". */
 static char *write_operand(const ls_graph *g, ls_tensor t, const char *letters, char *text) {
     const int tokens = tokens_of(&ls_graph_tensor(g, t)->shape);
     for (int d = 0; d < tokens; d++) *text++ = (char)('a' + d);
@@ -85,7 +85,7 @@ ls_tensor ls_contract_normal(ls_graph *g, ls_tensor a, bool transpose_a, ls_tens
     return ls_graph_add(g, &ls_op_contract, &params, sizeof params, in, 2, -1);
 }
 
-/* The gradient of operand i is the product of p and q; summed over the tokens if the operand has none. */
+/* The gradient of operand i is the product of p and q, summed over the tokens if the operand has none. */
 static void add_gradient(ls_gradient *d, const ls_node *node, int i, ls_tensor p, bool transpose_p, ls_tensor q,
                          bool transpose_q) {
     ls_graph *g = ls_gradient_graph(d);
@@ -99,7 +99,7 @@ static void add_gradient(ls_gradient *d, const ls_node *node, int i, ls_tensor p
     ls_gradient_summed(d, i, ls_graph_add(g, &ls_op_contract_sum, &params, sizeof params, in, 3, -1));
 }
 
-/* dA = dY Bᵀ and dB = Aᵀ dY, as the operands lie. */
+/* dA = dY Bᵀ and dB = Aᵀ dY, in the layouts of the operands. */
 static void contract_gradient(ls_gradient *d, const ls_node *node) {
     const ls_contract_node *p = node->params;
     const ls_tensor a = node->in[0], b = node->in[1], dy = ls_gradient_out(d, 0);
@@ -110,7 +110,10 @@ static void contract_gradient(ls_gradient *d, const ls_node *node) {
         tb ? add_gradient(d, node, 1, dy, true, a, ta) : add_gradient(d, node, 1, a, !ta, dy, false);
 }
 
-/* One token is no token of a sequence: the three dimensions alone are multiplied, and stand beside the token again. */
+/*
+ * The tensor of the new token, as three dimensions: contract_next multiplies these as if they had no tokens, and then
+ * restores the dimensions of the token in the result.
+ */
 static ls_tensor matrices_of(ls_next *n, ls_tensor t) {
     const ls_tensor one = ls_next_tensor(n, t);
     const ls_shape *s = &ls_graph_tensor(ls_next_graph(n), one)->shape;
@@ -130,7 +133,7 @@ static ls_tensor contract_next(ls_next *n, const ls_node *node) {
     return ls_reshape(ls_next_graph(n), y, shape.ndim, size);
 }
 
-/* 2 operations for each pair: of the kernel's operands, a is [M,N,I,K,L] and b [M,N,K,L,J]. */
+/* Two operations for each pair. The kernel's operands are a [M,N,I,K,L] and b [M,N,K,L,J]. */
 static double flops(const ls_view *in, const ls_view *out, const void *params) {
     (void)out, (void)params;
     return 2.0 * (double)ls_view_elements(&in[0]) * (double)in[1].size[in[1].ndim - 1];

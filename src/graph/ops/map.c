@@ -1,6 +1,6 @@
 /*
- * map: expressions of single elements (longspan/map.h), with inputs broadcast as in NumPy. Its gradient is a map too
- * (map_gradient.c), whose results are summed over what was broadcast.
+ * map: expressions of single elements (longspan/map.h), with inputs broadcast as in NumPy. Its gradient is also a map
+ * (map_gradient.c), whose results are summed over the broadcast dimensions.
  */
 #include "graph/ops/map_impl.h"
 
@@ -9,7 +9,7 @@
 
 static int results_of(const void *params) { return ((const ls_map_params *)params)->n_results; }
 
-/* Dimension d of the results, of an input that may have fewer; -1: it lacks that dimension. */
+/* The input's dimension that corresponds to dimension d of the results; negative: the input lacks it. */
 static int aligned(const ls_shape *in, int ndim, int d) { return d - (ndim - in->ndim); }
 
 static ls_status widen(const ls_graph *g, const ls_node *node, int i, ls_shape *out) {
@@ -57,7 +57,7 @@ static ls_status map_shape(const ls_graph *g, const ls_node *node, ls_tensor_inf
     return ls_ok();
 }
 
-/* "abc,Oc>abc": a letter for each dimension of the results, and O for what is repeated. */
+/* Writes "abc,Oc>abc": a letter for each dimension of the results, and O for a dimension that is broadcast. */
 static void map_dims(const ls_graph *g, const ls_node *node, char *text) {
     const ls_shape *all = &ls_graph_tensor(g, node->out[0])->shape;
     for (int i = 0; i < ls_node_tensors(node); i++) {
@@ -83,18 +83,19 @@ static double flops(const ls_view *in, const ls_view *out, const void *params) {
 }
 
 /*
- * Sums the gradient of input i, which has the shape of the results, over what was repeated: first within each token, so
- * that what is left is a sum over tokens alone, which canonical sums have an order for.
+ * Sums the gradient of input i, which has the shape of the results, over the broadcast dimensions. It sums within each
+ * token first; what remains is a sum over tokens, for which canonical sums have an order.
  */
 static void add_gradient(ls_gradient *d, const ls_node *node, int i, ls_tensor gradient) {
     ls_graph *g = ls_gradient_graph(d);
     const ls_tensor_info *x = ls_graph_tensor(g, node->in[i]);
     const ls_shape all = ls_graph_tensor(g, node->out[0])->shape, in = x->shape;
     const ls_dtype dtype = x->dtype;
-    unsigned repeated = 0; /* dimensions of the input */
+    unsigned repeated = 0; /* bits of the input's dimensions that are broadcast */
     for (int k = 0; k < in.ndim; k++)
         if (in.dim[k].size != all.dim[all.ndim - in.ndim + k].size) repeated |= 1U << k;
-    const unsigned lacking = (1U << (all.ndim - in.ndim)) - 1; /* dimensions of the results */
+    /* bits of the results' dimensions that the input lacks */
+    const unsigned lacking = (1U << (all.ndim - in.ndim)) - 1;
     if (lacking != 0 && repeated != 0) gradient = ls_reduce_sum(g, gradient, repeated << (all.ndim - in.ndim), true);
     if (lacking != 0 || repeated != 0) {
         const unsigned over = lacking != 0 ? lacking : repeated;
