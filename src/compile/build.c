@@ -61,7 +61,7 @@ static ls_instr *push(ls_builder *b, ls_instr_kind kind, ls_queue queue, const c
     return instr;
 }
 
-/* A buffer for the scratch that the kernel needs in this call. */
+/* A buffer for the workspace that the kernel needs in this call. */
 static const ls_operand *workspace_of(ls_builder *b, const ls_kernel *kernel, const ls_kernel_request *request,
                                       size_t params_bytes) {
     const size_t bytes = ls_workspace_bytes(b, kernel, request, params_bytes);
@@ -71,7 +71,7 @@ static const ls_operand *workspace_of(ls_builder *b, const ls_kernel *kernel, co
     return keep(b, &made, 1);
 }
 
-/* The call as the kernel will get it, without data. */
+/* The call as the kernel will get it, but without data. */
 static ls_kernel_call shapes_of(const ls_builder *b, const ls_kernel_build *k) {
     ls_kernel_call call = {.n_in = k->n_in, .n_out = k->n_out, .threads = b->target->threads};
     for (int i = 0; i < k->n_in; i++) call.in[i] = k->in[i].view;
@@ -179,7 +179,7 @@ int ls_build_channel(ls_builder *b, const char *format, ...) {
     return p->n_channels - 1;
 }
 
-/* Signals are the compute queue's, as what they say is known there; puts and waits are the copy queue's. */
+/* Signals are put on the compute queue, since what they report happens there; puts and waits on the copy queue. */
 static ls_instr *push_word(ls_builder *b, ls_instr_kind kind, int channel, ls_peer peer, uint64_t generation,
                            ls_epoch epoch) {
     const ls_instr_traits *traits = &ls_instr_traits_of[kind];
@@ -196,7 +196,7 @@ static ls_channel_calls *calls_of(const ls_builder *b, ls_instr_kind kind, int c
     return ls_instr_traits_of[kind].free ? &words->free : &words->data;
 }
 
-/* An instruction that sets the channel's word; NULL: it would be about nothing, and only its epoch is taken. */
+/* An instruction that sets the channel's word; NULL: its subject is empty, and only its epoch is recorded. */
 static ls_instr *set_word(ls_builder *b, ls_instr_kind kind, int channel, ls_peer peer, const ls_operand *subject) {
     ls_channel_calls *calls = calls_of(b, kind, channel);
     b->channels.epoch.step++;
@@ -205,8 +205,8 @@ static ls_instr *set_word(ls_builder *b, ls_instr_kind kind, int channel, ls_pee
 }
 
 /*
- * One that awaits it. The ranks of a channel make the same calls in one order, so the peer sets the word by the call
- * that this rank has made for a peer of its own.
+ * An instruction that awaits the channel's word. All ranks of a channel make the same calls in the same order, so the
+ * epoch in which the peer sets this word is that of this rank's own call.
  */
 static ls_instr *await_word(ls_builder *b, ls_instr_kind kind, int channel, ls_peer peer, const ls_operand *subject) {
     ls_channel_calls *calls = calls_of(b, kind, channel);
@@ -215,7 +215,7 @@ static ls_instr *await_word(ls_builder *b, ls_instr_kind kind, int channel, ls_p
     return ls_operand_is_empty(subject) ? NULL : push_word(b, kind, channel, peer, ++calls->awaits, epoch);
 }
 
-/* The one operand that a transfer is about. */
+/* Gives the instruction its only operand, the subject of the transfer. */
 static void tell_in(ls_builder *b, ls_instr *instr, ls_operand operand) {
     if (instr == NULL) return;
     instr->n_in = 1;
@@ -315,11 +315,11 @@ void ls_build_begin_program(ls_builder *b, ls_program *program) {
     b->program = program;
     b->scratch = ls_arena_create();
     b->channels = (ls_channels){.names.arena = b->scratch, .common = true};
-    program->queues = LS_COPY + 1; /* and the link, where something stands on it */
+    program->queues = LS_COPY + 1; /* and LS_LINK, once something is put on it */
     program->first_word = b->image->words;
 }
 
-/* Channels that ranks of all stages have become the first. */
+/* Moves the channels that ranks of all stages have to the front. */
 static void sort_channels(const ls_builder *b) {
     ls_program *p = b->program;
     int *place = LS_NEW_ARRAY(b->scratch, int, b->channels.n + 1), n = 0;

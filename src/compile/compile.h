@@ -1,20 +1,20 @@
 /*
- * compile: from a graph for one device (differentiated where it is to be trained) to the programs of one rank.
+ * compile: from a graph for one device (differentiated if it is to be trained) to the programs of one rank.
  *
- *   recompute       what of the forward pass is made again in the backward pass: the graph rewritten
- *   fuse            maps and nodes of single elements beside them as one map: the graph rewritten
+ *   recompute       the results of the forward pass that are made again in the backward pass: the graph rewritten
+ *   fuse            neighbouring maps and elementwise nodes become one map: the graph rewritten
  *   cast            a cast before each node that reads a parameter kept in another type: the graph rewritten
- *   shard           a placement per tensor and mesh axis, from what the ops' rows say of dimensions
- *   redistribute    a node where a tensor is spread otherwise than a node needs it: the graph rewritten
- *   passes          what each program runs: tiles, gradients over the ranks, shards gathered, offload, the update
+ *   shard           a placement per tensor and mesh axis, from what the ops' rows say about dimensions
+ *   redistribute    a node wherever a tensor is spread otherwise than its reader needs it: the graph rewritten
+ *   passes          the nodes of each program: tiles, gradients over the ranks, gathered shards, offload, the update
  *   lower           nodes to instructions; attention by its strategy
- *   name            what every read must find
+ *   name            the value that every read must find, for the verifier
  *   schedule        the order of the list: communication hides behind kernels
  *   place           lifetimes to offsets in the arenas
- *   order           what each queue must wait for in the others
+ *   order           which instructions of the other queues each queue must wait for
  *
- * Compiling reads the graph and may be done for many ranks; it needs no communication: every rank finds the same size
- * of the heap, and the same frame (ls_image_frame), by itself.
+ * Compiling only reads the graph, so one graph can be compiled for many ranks. It needs no communication: every rank
+ * computes the same size of the heap and the same frame (ls_image_frame) by itself.
  */
 #ifndef LS_COMPILE_H
 #define LS_COMPILE_H
@@ -24,76 +24,83 @@
 #include "graph/graph.h"
 #include "program/program.h"
 
-/* What a program does after its nodes: nothing; it sums gradients over the ranks; it applies them as well. */
+/* What a program does after its nodes: nothing; sum gradients over the ranks; sum them and apply them. */
 typedef enum ls_update { LS_UPDATE_NONE, LS_UPDATE_REDUCE, LS_UPDATE_APPLY } ls_update;
 
 /*
- * Hyperparameters of all optimisers; each uses those that it has (ls_optimizer_has). weight_decay applies to parameters
- * of two or more dimensions.
+ * The hyperparameters of all optimisers. An optimiser uses only those that it has (ls_optimizer_has). weight_decay
+ * applies to parameters of two or more dimensions.
  */
 typedef struct ls_hyperparameters {
     double beta1, beta2, epsilon, weight_decay;
     double momentum;
-    double nesterov; /* 1: the step looks ahead along the momentum; 0: it does not */
+    double nesterov; /* 1: Nesterov momentum; 0: plain momentum */
 } ls_hyperparameters;
 
-/* As the initial value of a hyperparameter: the optimiser does not have it. */
+/* The initial value of a hyperparameter that the optimiser does not have. */
 enum { LS_LACKS = -1 };
 
 struct ls_builder;
 struct ls_update_piece;
 
 /*
- * How gradients are applied: element by element on each rank's shard, or, of hidden matrices, to a whole one at a time.
- * One optimiser is one file and its row.
+ * How gradients are applied: element by element to each rank's shard, or to one whole hidden matrix at a time. Each
+ * optimiser is one file with one row.
  */
 typedef struct ls_optimizer {
     const char *name, *about;
-    const ls_optimizer_state *states; /* their texts are constant: images refer to them */
+    const ls_optimizer_state *states; /* their strings are constant: images refer to them */
     int n_states;
-    ls_hyperparameters initial; /* where the user says nothing; LS_LACKS */
-    /* Makes the instructions that update a piece of the shard. */
+    ls_hyperparameters initial; /* defaults, where the user sets nothing; or LS_LACKS */
+    /* Emits the instructions that update a piece of the shard. */
     void (*update)(struct ls_builder *b, const struct ls_update_piece *piece);
     /*
-     * Updates `n` groups from `first` on, which are matrices of one shape, at most one for each rank that has a piece
-     * (matrices.c says which parameters are). sums: as of ls_update_piece_of. NULL: there are none, `update` does all.
+     * Emits the instructions that update `n` groups from `first` on. Each group is one matrix; all have the same shape,
+     * and there is at most one for each rank that has a piece (matrices.c decides which parameters are matrices). sums:
+     * as for ls_update_piece_of. NULL: `update` updates all parameters.
      */
     void (*update_matrices)(struct ls_builder *b, int first, int n, ls_operand sums);
-    const struct ls_optimizer *others; /* of update_matrices: updates the other parameters; it has the same states */
+    const struct ls_optimizer *others; /* with update_matrices: for other parameters; same states */
 } ls_optimizer;
 
-/* All optimisers: X(name) for the row ls_optimizer_name, each in a file of its own. */
+/* All optimisers: X(name) stands for the row ls_optimizer_name. Each is in its own file. */
 #define LS_OPTIMIZERS(X) X(adamw), X(sgd), X(lion), X(muon)
 #define LS_OPTIMIZER_ROW(name) ls_optimizer_##name
 extern const ls_optimizer LS_OPTIMIZERS(LS_OPTIMIZER_ROW);
 
 /*
- * Prefix of a parameter's name in a checkpoint of a job whose parameters have an average: the parameter itself, as the
- * last step left it.
+ * Where a job keeps an average of its parameters, a checkpoint also has the parameters themselves, as the last step
+ * left them: under their names with this prefix.
  */
 #define LS_AVERAGE_SAVED "last"
 
 const ls_optimizer *ls_optimizer_at(int index); /* NULL past the end */
-/* NULL: the first. LS_USAGE, with the known names, when there is none of that name. */
+/* A name of NULL finds the first optimiser. LS_USAGE lists the known names when there is none of that name. */
 LS_MUST_USE ls_status ls_optimizer_find(const char *name, const ls_optimizer **out);
-/* Whether it has the hyperparameter at that offset of ls_hyperparameters, and what it is at first; 0: it has none. */
+/*
+ * Whether the optimiser has the hyperparameter at that offset in ls_hyperparameters; and the hyperparameter's initial
+ * value, 0 if the optimiser does not have it.
+ */
 bool ls_optimizer_has(const ls_optimizer *optimizer, size_t at);
 double ls_optimizer_initial(const ls_optimizer *optimizer, size_t at);
-/* All that it has, and 0 for the others. */
+/* The initial values of all hyperparameters, 0 for those that the optimiser does not have. */
 ls_hyperparameters ls_optimizer_defaults(const ls_optimizer *optimizer);
-/* The LS_USAGE error that an option sets what the optimiser does not have; it names those that do. */
+/*
+ * The LS_USAGE error for an option that sets a hyperparameter which the optimiser lacks; it names the optimisers that
+ * have it.
+ */
 LS_MUST_USE ls_status ls_optimizer_lacks(const ls_optimizer *optimizer, size_t at, const char *option);
 
-/* What a program does with the sums of gradients. */
+/* How a program treats the sums of gradients. */
 typedef enum ls_sums {
-    LS_SUMS_BEGUN,  /* it begins them, and they need not outlive it */
-    LS_SUMS_ADDED,  /* it adds to what it finds and leaves the sum */
-    LS_SUMS_CLEARED /* it adds to what it finds, uses the sum and leaves zeros */
+    LS_SUMS_BEGUN,  /* it begins the sums, and they need not outlive it */
+    LS_SUMS_ADDED,  /* it adds to the sums that it finds and leaves the result */
+    LS_SUMS_CLEARED /* it adds to the sums that it finds, uses the result and leaves zeros */
 } ls_sums;
 
 /*
- * One of a job's programs. It runs nodes [first_node, end_node) of the graph, then the update; or, with `exchanges`, it
- * runs no node and exchanges the parameters and their average.
+ * One of a job's programs. It runs nodes [first_node, end_node) of the graph, then the update. With `exchanges` it runs
+ * no node and swaps the parameters with their average.
  */
 typedef struct ls_job_program {
     const char *name;
@@ -102,13 +109,13 @@ typedef struct ls_job_program {
     ls_sums sums;
     bool exchanges;
     int runs;                    /* as in ls_program */
-    const char *const *channels; /* n_channels of them, between stages: ranks of all stages know them */
+    const char *const *channels; /* names of n_channels channels between stages, known to ranks of all stages */
     int n_channels;
 } ls_job_program;
 
 enum { LS_LAST_NODE = INT_MAX };
 
-/* A job's programs and its phase table, whose rows name programs by their index here. */
+/* A job's programs and its phase table, whose rows refer to programs by their index in `list`. */
 typedef struct ls_job_programs {
     const ls_job_program *list;
     int n;
@@ -117,40 +124,42 @@ typedef struct ls_job_programs {
 } ls_job_programs;
 
 /*
- * Tables for the usual jobs (programs.c). They lie in the graph's arena. forward_nodes: nodes before differentiation,
- * or LS_LAST_NODE.
- *   training    steps with an update: "step" is the last micro-batch with the update, "micro" each of `more` before
- *               it, where there are such; and "evaluate" the forward nodes alone (forward_nodes 0: there is none)
- *   plain       "micro" is the whole graph, without an update; and "evaluate" the forward nodes alone (0: there is
- *               none)
- *   forward     "evaluate" alone, the whole graph
- *   apart       "evaluate" for the forward nodes, and a program named `second` for the others, which runs any number
- *               of times after each run of "evaluate". What "evaluate" makes and `second` reads must be fetched, so
- *               that it outlives "evaluate"
+ * Tables for the usual jobs (programs.c), allocated in the graph's arena. forward_nodes: the number of nodes before
+ * differentiation, or LS_LAST_NODE; with 0, training and plain have no "evaluate".
+ *   training    steps with an update. "step": the last micro-batch and the update. "micro": each of the `more`
+ *               micro-batches before it, if more > 0. "evaluate": the forward nodes alone
+ *   plain       "micro": the whole graph, without an update. "evaluate": the forward nodes alone
+ *   forward     only "evaluate": the whole graph
+ *   apart       "evaluate": the forward nodes. A program named `second`: the other nodes; it runs any number of times
+ *               after each run of "evaluate". Results of "evaluate" that `second` reads must be in ls_job.fetch, so
+ *               that they outlive "evaluate"
  */
 #define LS_PROGRAM_MICRO "micro"
 #define LS_PROGRAM_STEP "step"
 #define LS_PROGRAM_EVALUATE "evaluate"
 #define LS_PROGRAM_EXCHANGE "exchange"
-#define LS_PROGRAM_BACKWARD "backward" /* of attention alone: the gradient */
-#define LS_PROGRAM_DECODE "decode"     /* of generation: the next token */
+#define LS_PROGRAM_BACKWARD "backward" /* the gradient of a job of attention alone */
+#define LS_PROGRAM_DECODE "decode"     /* the next token of generation */
 ls_job_programs ls_training_programs(const ls_graph *graph, int forward_nodes, ls_update update, int more);
 /*
- * Those of training whose update is applied. average: as in ls_job; where it is not 0 also "exchange", which exchanges
- * the parameters and their average: `evaluate` and whoever reads parameters then find the average. It runs again before
- * the next step.
+ * The programs of training with the update LS_UPDATE_APPLY. average: as in ls_job. If it is not 0 there is also
+ * "exchange", which swaps the parameters with their average: "evaluate" and other readers of the parameters then find
+ * the average. "exchange" runs again before the next step.
  */
 ls_job_programs ls_step_programs(const ls_graph *graph, int forward_nodes, int more, double average);
 ls_job_programs ls_plain_programs(const ls_graph *graph, int forward_nodes);
 ls_job_programs ls_forward_programs(const ls_graph *graph);
-/* Those of a job whose programs run all micro-batches of a step each: without programs that only add to sums. */
+/*
+ * The same programs for a job in which each run of a program takes all micro-batches of a step: without the programs
+ * that only add to sums.
+ */
 ls_job_programs ls_joined_programs(const ls_job_programs *programs, ls_arena *arena);
 ls_job_programs ls_apart_programs(const ls_graph *graph, int forward_nodes, const char *second);
 
-/* How a parameter is updated. */
+/* How one parameter is updated. */
 typedef struct ls_parameter_settings {
     ls_update_settings update;
-    /* The job's optimiser (it is updated as a whole matrix), or that one's `others`; NULL: matrices.c decides. */
+    /* The job's optimiser (the parameter is updated as a whole matrix) or its `others`; NULL: matrices.c decides. */
     const ls_optimizer *optimizer;
 } ls_parameter_settings;
 
@@ -158,26 +167,26 @@ typedef struct ls_job {
     const ls_graph *graph;
     ls_job_programs programs;
     /*
-     * Typical sequences, where the data packs documents: terms of kind LS_MASK_DOCUMENTS. The cost of attention is the
-     * mean over them; the instructions and the layout do not depend on them. n_documents 0: there are none, and no
-     * sequence may hold several documents (ls_executor_set_documents).
+     * Typical sequences, if the data packs documents: mask terms of kind LS_MASK_DOCUMENTS. The cost of attention is
+     * the mean over these sequences; instructions and layout do not depend on them. n_documents 0: there are none, and
+     * no sequence may hold several documents (ls_executor_set_documents).
      */
     const ls_mask_term *documents;
     int n_documents;
     const ls_optimizer *optimizer; /* NULL: the first of the table, AdamW */
     ls_hyperparameters hyper;
-    double average; /* decay of the exponential moving average that trained parameters have; 0: they have none */
-    const ls_parameter_settings *own; /* by parameter, as declared; NULL: rate 1 and hyper's decay */
-    const ls_tensor *fetch;           /* tensors that the host reads after a program, by name */
+    double average; /* decay of the exponential moving average of trained parameters; 0: no average is kept */
+    const ls_parameter_settings *own; /* by parameter, as declared; NULL: rate 1, hyper's decay */
+    const ls_tensor *fetch;           /* tensors that the host reads by name after a program */
     int n_fetch;
     /*
-     * Micro-batches that a program runs where the mesh has axes of kind stage, as all of a step; elsewhere it runs one.
-     * 0: the job is no model's, and the plan has no such axes.
+     * The number of micro-batches of a step. Where the mesh has axes of kind stage, one run of a program takes them
+     * all; elsewhere it takes one. 0: the job does not train a model, and the mesh has no axes of kind stage.
      */
     int micro_batches;
     /*
-     * Parameters are filled by all ranks together, before the first program, and by nothing else
-     * (ls_weights_fill_shared): ranks of a host may have values in common that no program changes.
+     * All ranks fill the parameters together before the first program (ls_weights_fill_shared), and nothing else fills
+     * them. So the ranks of a host may share the memory of values that no program changes.
      */
     bool filled_together;
 } ls_job;
@@ -190,69 +199,73 @@ typedef enum ls_tile_kind { LS_TILE_NONE, LS_TILE_LOSS, LS_TILE_ALL } ls_tile_ki
 const char *ls_tile_name(ls_tile_kind kind);
 LS_MUST_USE ls_status ls_tile_parse(const char *name, ls_tile_kind *out);
 
-/* What is done to use less memory; zero: nothing. The more is done, the slower is a step. */
+/* What is done to use less memory; zero: nothing. Each measure makes a step slower. */
 typedef struct ls_saving {
-    int drop; /* how many of ls_recompute_count results of the forward pass are made again in the backward pass */
-    ls_tile_kind tile;  /* which runs of nodes that work token by token are tiled: the loss with its logits, or all */
+    int drop;           /* how many of the ls_recompute_count results are made again in the backward pass */
+    ls_tile_kind tile;  /* which sequences of token-wise nodes are tiled: the loss with its logits, or all */
     int64_t tile_rows;  /* tokens of a tile; 0: as many as suit the device */
-    int offload;        /* how many of ls_offload_count results of the forward pass wait in memory of the host */
-    bool offload_state; /* what the optimiser keeps lies there, but for the part that it works on */
+    int offload;        /* how many of the ls_offload_count results wait in memory of the host */
+    bool offload_state; /* the optimiser's state lies in memory of the host, except the part at work */
 } ls_saving;
 
 /*
- * How a rank gets other ranks' blocks of keys and values: their owners put them into its slots, or, where ranks can
- * read each other's heaps, it reads them in place. The choice is made for each axis of the mesh; results have the same
- * bits.
+ * How a rank gets other ranks' blocks of keys and values: their owners put them into the rank's slots, or, where ranks
+ * can read each other's heaps, the rank reads them in place. The choice is made for each axis of the mesh. Results are
+ * the same bit by bit.
  */
 typedef enum ls_transfers { LS_TRANSFERS_AUTO, LS_TRANSFERS_PUT, LS_TRANSFERS_IN_PLACE } ls_transfers;
 const char *ls_transfers_name(ls_transfers transfers); /* "auto", "put", "in-place" */
-/* What an image does: "put", "in-place", or "in-place+put" where it reads along one axis and puts along another. */
+/*
+ * The transfers of an image: "put", "in-place", or "in-place+put" where it reads in place along one axis and puts along
+ * another.
+ */
 const char *ls_transfers_of(const ls_image *image);
-/* NULL is auto; LS_USAGE names the flag --transfers. */
+/* NULL means auto. LS_USAGE errors name the flag --transfers. */
 LS_MUST_USE ls_status ls_transfers_parse(const char *name, ls_transfers *out);
 
 enum { LS_ONE_HOST = INT_MAX };
 
 /*
- * What is cut over the ranks that have the same parameter, or the same part of it along tp: each of them holds only its
- * shard of what is cut, and all of the rest (ZeRO: Rajbhandari et al., arXiv 1910.02054). Where only one rank has the
- * part, nothing is cut.
+ * What is sharded over the ranks that have the same parameter, or the same part of it along tp (ZeRO: Rajbhandari et
+ * al., arXiv 1910.02054). Of what is sharded each of these ranks holds only its shard; the rest it holds whole. Where
+ * only one rank has the part, nothing is sharded.
  */
 typedef struct ls_shard_mode {
     const char *name;
-    bool state;      /* masters and what the optimiser keeps: each rank updates its shard */
+    bool state;      /* masters and the state of the optimiser: each rank updates its shard */
     bool gradients;  /* sums over the micro-batches of a step */
-    bool parameters; /* the values: gathered when they are used, and then let go */
+    bool parameters; /* the values: gathered for each use, then freed */
 } ls_shard_mode;
 
 enum { LS_SHARD_NONE, LS_SHARD_OPTIMIZER, LS_SHARD_GRADIENTS, LS_SHARD_PARAMETERS, LS_SHARD_MODES };
-extern const ls_shard_mode ls_shard_modes[LS_SHARD_MODES]; /* each cuts more than the one before */
-/* The index of the mode; NULL and "auto": -1. LS_USAGE names the flag --shard. */
+extern const ls_shard_mode ls_shard_modes[LS_SHARD_MODES]; /* each shards more than the one before */
+/* The index of the mode; -1 for NULL and "auto". LS_USAGE errors name the flag --shard. */
 LS_MUST_USE ls_status ls_shard_parse(const char *name, int *out);
 
 /*
- * In which order the stages of a pipeline (axes of kind stage) take the micro-batches of a step. A row of the table
- * (pipeline/timetable.c), the plainest first; NULL past its end.
+ * The order in which the stages of a pipeline (axes of kind stage) take the micro-batches of a step: a row of the table
+ * in pipeline/timetable.c. The plainest row comes first; NULL past the end.
  */
 typedef struct ls_pipeline_schedule ls_pipeline_schedule;
 const ls_pipeline_schedule *ls_pipeline_schedule_at(int index);
 const char *ls_pipeline_schedule_name(const ls_pipeline_schedule *schedule);
 /*
- * "1f1b", "interleaved:2" (with so many parts of the graph for each stage), "zero-bubble"; NULL: *out NULL and no
- * parts. LS_USAGE names the flag --pipeline.
+ * Parses "1f1b", "interleaved:2" (the number of chunks of each stage) or "zero-bubble". For a text of NULL, *out
+ * becomes NULL and *chunks 0. LS_USAGE errors name the flag --pipeline.
  */
 LS_MUST_USE ls_status ls_pipeline_parse(const char *text, const ls_pipeline_schedule **out, int *chunks);
 enum { LS_PIPELINE_TEXT = 24 };
-/* Whether gradients of parameters have turns of their own in it. */
+/* Whether the schedule has separate turns for gradients of parameters. */
 bool ls_pipeline_schedule_splits(const ls_pipeline_schedule *schedule);
-/* Whether a stage has several parts of the graph in it. */
+/* Whether a stage has several chunks in the schedule. */
 bool ls_pipeline_schedule_interleaves(const ls_pipeline_schedule *schedule);
 
 /*
- * What an image is compiled for. To predict its time, its reads do not say what they must find, so that it cannot be
- * verified. To ask whether its bytes fit into ls_target.allowed, there are no waits between queues either, and
- * placement ends as soon as the answer is known: ls_image_mapped is at most `allowed` where that of a whole image is,
- * and else between `allowed` and that. `allowed` 0 asks for the bytes of a whole image.
+ * What an image is compiled for. LS_FOR_TIME: only to predict its time. The values that reads must find are left out,
+ * so the image cannot be verified. LS_FOR_BYTES: only to ask whether its bytes fit into ls_target.allowed. The waits
+ * between queues are left out as well, and placement ends as soon as the answer is known: if ls_image_mapped of a
+ * complete image is at most `allowed`, that of this image is too; else it is more than `allowed`, and at most that of
+ * the complete image. `allowed` 0 asks for the bytes of the complete image.
  */
 typedef enum ls_compiled_for { LS_FOR_RUNS, LS_FOR_TIME, LS_FOR_BYTES } ls_compiled_for;
 
@@ -262,185 +275,199 @@ typedef struct ls_target {
     ls_compiled_for made_for;
     size_t allowed; /* for LS_FOR_BYTES */
     /*
-     * Where the mesh has axes of kind stage: the number of parts of the graph that each stage has (0: one), and the
-     * order of their work (NULL: the first schedule of the table).
+     * Where the mesh has axes of kind stage: the number of chunks of each stage (0: one), and the order of their turns
+     * (NULL: the first schedule of the table).
      */
     int stage_chunks;
     const ls_pipeline_schedule *schedule;
     /*
-     * With stages: the number of equal parts into which each sequence is cut. They go through the stages one after the
-     * other as micro-batches do, in the backward pass from the last one on (Sun et al., "Seq1F1B", arXiv 2406.03488). 0
-     * or 1: sequences are not cut.
+     * With stages: the number of slices, parts of equal length, into which each sequence is cut. Slices go through the
+     * stages one after the other as micro-batches do, in the backward pass the last one first (Sun et al., "Seq1F1B",
+     * arXiv 2406.03488). 0 or 1: sequences are not cut.
      */
     int slices;
-    const char *strategy;        /* of attention: one of ls_strategy_name */
-    const char *window_strategy; /* of attention under a mask with a window; NULL: the same */
+    const char *strategy;        /* of attention: a name from ls_strategy_name */
+    const char *window_strategy; /* of attention under a mask with a window; NULL: as `strategy` */
     ls_layout_kind layout;
     const ls_layout
-        *made;  /* by ls_compile_layout for this job, to be used again where kind and mesh are the same; may be NULL */
+        *made;  /* a result of ls_compile_layout for this job, reused if kind and mesh are the same; may be NULL */
     ls_isa isa; /* best instruction set that kernels may use */
-    const char *device; /* that runs the programs, as for ls_device_open; NULL: the environment's */
+    const char *device; /* runs the programs, named as for ls_device_open; NULL: the environment's */
     ls_kernel_choices kernels;
     int threads;                /* per rank */
-    const char *recurrence_way; /* of linear recurrences: a row of LS_LINEAR_WAYS; NULL: the cheapest by its counts */
-    const char *rnn_way;        /* of recurrent cells: a row of LS_RNN_WAYS; NULL: the cheapest by its counts */
+    const char *recurrence_way; /* of linear recurrences: a row of LS_LINEAR_WAYS; NULL: the cheapest by counts */
+    const char *rnn_way;        /* of recurrent cells: a row of LS_RNN_WAYS; NULL: the cheapest by counts */
     ls_transfers transfers;
-    /* So many ranks, one after the other, lie on one host and can read each other's heaps; 0 or 1: none can. */
+    /* The number of consecutive ranks that are on one host and can read each other's heaps; 0 or 1: none can. */
     int host_ranks;
-    const ls_shard_mode *shard; /* NULL: that of the optimiser's state, or of the gradients if canonical */
-    bool canonical;             /* sums have the same bits for any number of ranks (chunks.c) */
+    const ls_shard_mode *shard; /* NULL: LS_SHARD_OPTIMIZER, or LS_SHARD_GRADIENTS if canonical */
+    bool canonical;             /* sums are the same bit by bit for any number of ranks (chunks.c) */
     ls_saving saving;
 } ls_target;
 
-/* How --pipeline says the target's schedule; "none" where there is one stage. */
+/* The target's schedule as a value of --pipeline; "none" if there is one stage. */
 void ls_pipeline_print(const ls_target *target, char out[LS_PIPELINE_TEXT]);
 
-/* What is cut on the target's mesh. */
+/* What is sharded on the target's mesh. */
 const ls_shard_mode *ls_target_shard(const ls_target *target);
 
-/* "fast", or NULL: false; "canonical": true. LS_USAGE names the flag --sums. */
+/* "fast" and NULL: false; "canonical": true. LS_USAGE errors name the flag --sums. */
 LS_MUST_USE ls_status ls_canonical_parse(const char *name, bool *out);
-/* Into how many chunks canonical sums cut a sequence: a power of two that depends on its length alone. */
+/* The number of chunks into which canonical sums cut a sequence: a power of two that depends only on its length. */
 int ls_chunk_count(int64_t S);
 /*
- * Whether the target can have canonical sums, if it is to: mesh, layout, shard mode, and the sequences of a replica in
- * a micro-batch. LS_USAGE says why not. Of strategies and ops the compiler says so.
+ * If the target is to have canonical sums: checks that mesh, layout, shard mode and the sequences of a replica in a
+ * micro-batch allow them. LS_USAGE says why not. The compiler itself checks strategies and ops.
  */
 LS_MUST_USE ls_status ls_canonical_check(const ls_target *target, const ls_layout *layout, int64_t sequences);
 
-/* How many nodes' results could be made again instead of kept. */
+/* The number of results of the forward pass that could be made again instead of kept. */
 int ls_recompute_count(const ls_job *job);
 
 /*
- * What --offload says, as the members of ls_saving: -1 for what "auto" and NULL leave open. LS_USAGE names the flag.
- * And the other way round: "none", "optimizer", "results", "12", "optimizer+12", "all".
+ * Parses the value of --offload into members of ls_saving: `offload` and `offload_state`, -1 where "auto" or NULL
+ * leaves them open. LS_USAGE errors name the flag. ls_offload_print does the reverse: "none", "optimizer", "results",
+ * "12", "optimizer+12", "all".
  */
 LS_MUST_USE ls_status ls_offload_parse(const char *text, int *results, int *state);
 enum { LS_OFFLOAD_TEXT = 24 };
 void ls_offload_print(const ls_saving *saving, char out[LS_OFFLOAD_TEXT]);
-enum { LS_OFFLOAD_ALL = INT_MAX }; /* as a number of results */
-/* How many results could wait in memory of the host, where so many are made again instead of kept. */
+enum { LS_OFFLOAD_ALL = INT_MAX }; /* a number of results: all of them */
+/*
+ * The number of results that could wait in memory of the host if the first `drop` results are made again instead of
+ * kept.
+ */
 int ls_offload_count(const ls_job *job, int drop);
 
 /*
- * Whether the graph has something that the ranks along an axis can divide: several sequences, a sequence of several
+ * Whether the graph has something that the ranks along the axis can share: several sequences, a sequence of several
  * tokens, heads.
  */
 bool ls_axis_is_usable(const ls_graph *graph, const ls_axis *axis);
 
 /*
- * The layout of the job's sequence on a target: those that follow masks look at every attention node of the graph. It
- * lies in the arena. The same on every rank. Errors: as ls_compile's about the sequence and the mesh.
+ * The layout of the job's sequence on a target, the same on every rank. Layouts that depend on masks look at every
+ * attention node of the graph. *out is allocated in the arena. Errors: those of ls_compile about the sequence and the
+ * mesh.
  */
 LS_MUST_USE ls_status ls_compile_layout(const ls_job *job, const ls_target *target, ls_arena *arena, ls_layout *out);
 
 /*
- * Compiles the job for one rank. LS_INVALID or LS_UNSUPPORTED errors name op, tensor and reason, or the strategy and
- * why it does not apply. The caller destroys the image.
+ * Compiles the job for one rank. LS_INVALID and LS_UNSUPPORTED errors name the op, the tensor and the reason, or the
+ * strategy and why it does not apply. The caller destroys the image.
  */
 LS_MUST_USE ls_status ls_compile(const ls_job *job, const ls_target *target, ls_image **out);
 
 /*
- * The band of keys that the queries of a whole sequence see, for a call of attention by itself (tensor/params.h); calls
- * of programs have theirs.
+ * The band of keys that the queries of a whole sequence see (tensor/params.h), for a call of attention outside a
+ * program. Calls in programs have their own bands.
  */
 ls_attention_band ls_mask_band(const ls_mask *mask, int64_t tokens);
 
 /*
- * Ranks whose programs are the same are a class: any of them may be compiled for all. Replicas and ranks along tp are
- * of one class, and where tokens and heads divide evenly those of a block too. Each rank is a class of its own where
+ * Ranks with identical programs form a class: an image compiled for one of them serves all. Replicas and ranks along tp
+ * are in one class, and so are the ranks of a block if tokens and heads divide evenly. Each rank is its own class where
  * only the first replica adds something that all replicas have, and where ranks along tp have uneven parts. Classes are
  * numbered from 0.
  */
 typedef struct ls_classes {
     ls_mesh mesh;
     int n;       /* classes */
-    int members; /* so many ranks, one after the other along the sequence, are alike: 1, or those of a block */
-    bool apart;  /* replicas, or ranks along tp, are not alike: each rank is a class */
+    int members; /* ranks, consecutive along the sequence, that are in one class: 1, or those of a block */
+    bool apart;  /* replicas, or ranks along tp, differ: each rank is its own class */
 } ls_classes;
-/* Errors: as ls_compile's about the sequence and the mesh. */
+/* Errors: those of ls_compile about the sequence and the mesh. */
 LS_MUST_USE ls_status ls_classes_find(const ls_job *job, const ls_target *target, ls_classes *out);
 int ls_class_of(const ls_classes *classes, int rank);
-int ls_class_first(const ls_classes *classes, int class); /* its first rank */
+int ls_class_first(const ls_classes *classes, int class); /* the first rank of the class */
 
-/* The images of ranks of a mesh, one for each class. Zeroed: none. */
+/* The images of the ranks of a mesh, one for each class. A zeroed one has no images. */
 typedef struct ls_images {
     ls_classes classes;
     ls_image **of_class; /* NULL: not compiled */
 } ls_images;
-/* Compiles the rank's class for the target's mesh, unless *images has it. LS_NO_MEMORY, or the error of ls_compile. */
+/*
+ * Compiles the rank's class for the target's mesh, unless *images has its image. Errors: LS_NO_MEMORY, or that of
+ * ls_compile.
+ */
 LS_MUST_USE ls_status ls_compile_class_of(const ls_job *job, const ls_target *target, int rank, ls_images *images);
-/* ls_compile_class_of for every rank. */
+/* Does ls_compile_class_of for every rank. */
 LS_MUST_USE ls_status ls_compile_classes(const ls_job *job, const ls_target *target, ls_images *images);
 const ls_image *ls_images_of(const ls_images *images, int rank); /* NULL: not compiled */
-void ls_images_destroy(ls_images *images);                       /* zeroed ones are allowed */
+void ls_images_destroy(ls_images *images);                       /* zeroed *images are allowed */
 
-/* Looks at the image of a class, which is then let go. Called for one class at a time, in any order, by any thread. */
+/*
+ * Inspects the image of a class, which is freed afterwards. Called for one class at a time, in any order, from any
+ * thread.
+ */
 typedef void (*ls_class_visit)(void *context, int class, const ls_image *image);
 
 /*
- * Compiles all classes, as many at once as this machine has cores (at most 8), and proves that the programs of all
- * ranks run together (program/verify_local.h), whatever their number. Of a class that was proved only the ends of its
- * channels are kept. *out: the image of class 0, which the caller destroys. Errors are those of ls_compile and, of the
- * proof, LS_INVALID; of several classes the first one's.
+ * Compiles all classes, as many at once as this machine has cores (at most 8), and proves for any number of ranks that
+ * their programs run together (program/verify_local.h). Once a class is proved, only the ends of its channels are kept.
+ * *out: the image of class 0, which the caller destroys. Errors: those of ls_compile, and LS_INVALID from the proof; if
+ * several classes fail, the error of the first one.
  */
 LS_MUST_USE ls_status ls_compile_proved(const ls_job *job, const ls_target *target, ls_class_visit visit, void *context,
                                         ls_image **out);
 
 /*
- * One rank's share of ls_compile_proved, for processes that have one rank each: *out becomes the image of the rank's
- * class. The first rank of each class proves it, and *digest becomes what the class says to the others
- * (ls_proof_digests_agree); with other ranks it is zero.
+ * One rank's share of ls_compile_proved, for processes that have one rank each. *out becomes the image of the rank's
+ * class. The first rank of each class also proves the class, and its *digest becomes the class's digest, which the
+ * ranks compare (ls_proof_digests_agree); on other ranks *digest is zero.
  */
 LS_MUST_USE ls_status ls_compile_share(const ls_job *job, const ls_target *target, int rank, ls_proof_digest *digest,
                                        ls_image **out);
 
-/* What a strategy is asked about. */
+/* The attention and the mesh for which a strategy is checked. */
 typedef struct ls_attention_problem {
-    int64_t B, S;          /* of one replica; global sequence */
-    int64_t Hq, Hkv, D, E; /* heads; elements of one of queries and keys, of one of values */
+    int64_t B, S;          /* sequences of one replica; tokens of the whole sequence */
+    int64_t Hq, Hkv, D, E; /* heads of queries, of keys and values; elements of a head of queries or keys, of values */
     ls_mesh mesh;
 } ls_attention_problem;
 
-/* The strategies in order; name NULL past the end. */
+/* The strategies in the order of their table; the name is NULL past the end. */
 const char *ls_strategy_name(int index);
 const char *ls_strategy_about(int index);
 /*
- * How each kind of layer along the sequence is done over the ranks. Names of the tables; NULL: not said, which each use
- * explains.
+ * How each kind of layer that works along the sequence is computed by several ranks: names from the tables. NULL: not
+ * given; each user of the struct says what this means.
  */
 typedef struct ls_strategies {
-    const char *full;       /* attention without a window: one of ls_strategy_name, */
-    const char *window;     /* and attention under a mask with a window */
-    const char *recurrence; /* linear recurrences: one of ls_recurrence_way_name */
-    const char *rnn;        /* recurrent cells: one of ls_rnn_way_name */
+    const char *full;       /* attention without a window: a name from ls_strategy_name */
+    const char *window;     /* attention under a mask with a window: the same names */
+    const char *recurrence; /* linear recurrences: a name from ls_recurrence_way_name */
+    const char *rnn;        /* recurrent cells: a name from ls_rnn_way_name */
 } ls_strategies;
 /*
- * What --strategy says (strategy_text.c): parts with commas between them, each "NAME", for all attention, or
- * "KIND=NAME" with the name of a member of ls_strategies, as "ring,recurrence=heads" or "full=ring,window=gather". What
- * is not named, or "auto", becomes NULL. LS_USAGE lists what is known.
+ * Parses the value of --strategy (strategy_text.c): a comma-separated list of "NAME", for all attention, and
+ * "KIND=NAME", where KIND is a member of ls_strategies. Examples: "ring,recurrence=heads", "full=ring,window=gather". A
+ * member that is not named, or is "auto", becomes NULL. LS_USAGE lists the known names.
  */
 LS_MUST_USE ls_status ls_strategies_parse(const char *text, ls_strategies *out);
-/* The text of it. A window that is NULL is as full; of recurrence and rnn nothing is printed where they are NULL. */
+/* The same as text. `window` NULL means the same as `full`; `recurrence` and `rnn` are not printed if they are NULL. */
 enum { LS_STRATEGY_TEXT = 80 };
 void ls_strategies_print(const ls_strategies *strategies, char out[LS_STRATEGY_TEXT]);
 ls_strategies ls_target_strategies(const ls_target *target);
-/* By which way states come to the ranks of a sequence, in order; NULL past the end. */
+/* The ways in which states reach the ranks of a sequence, in the order of their tables; NULL past the end. */
 const char *ls_recurrence_way_name(int index);
 const char *ls_rnn_way_name(int index);
 
 /*
- * Whether blocks of other ranks of a ring may also be read where they lie. Within a block they may with every strategy.
- * LS_USAGE for an unknown name.
+ * Whether the strategy can also read blocks of other ranks of a ring in place. Within a block of ranks every strategy
+ * can. LS_USAGE for an unknown name.
  */
 LS_MUST_USE ls_status ls_strategy_reads_in_place(const char *name, bool *out);
 /*
- * The strategies worth a try on a mesh: each way of doing it once, by the plainest name that it has there, plainest
- * first. Returns how many.
+ * The strategies worth trying on a mesh, plainest first. Where several strategies do the same on this mesh, only the
+ * plainest of them is listed. Returns their number.
  */
 enum { LS_STRATEGIES_MOST = 16 };
 int ls_strategies_for(const ls_mesh *mesh, const char *out[LS_STRATEGIES_MOST]);
-/* LS_OK when the strategy can do it on this mesh; else why not (LS_USAGE for an unknown name, listing the known). */
+/*
+ * LS_OK if the strategy can compute this attention on this mesh; else the error says why not (LS_USAGE for an unknown
+ * name lists the known ones).
+ */
 LS_MUST_USE ls_status ls_strategy_applicable(const char *name, const ls_attention_problem *problem);
 
 #endif

@@ -1,26 +1,27 @@
 /*
- * Dependencies: which instructions of a program must stay behind which, whatever the order of the rest. Read
- * off the list in emission order, before placement: who reads what was written, who writes what was read or
- * written before, and whose turn comes later at an end of a channel (instr.h). Bytes are told apart by buffer;
- * in persistent buffers, which hold many tensors, by the parts that no instruction touches across.
+ * Dependencies: which instructions of a program must stay after which others, whatever the order of the rest. They are
+ * found from the list in emission order, before placement: an instruction depends on the writer of what it reads, on
+ * the readers and the writer of what it overwrites, and on the earlier turn at the same end of a channel (instr.h). Two
+ * operands share bytes if they are in the same buffer; in persistent buffers, which hold many tensors, if they are in
+ * the same part: no instruction touches bytes of two parts with one operand.
  */
 #include "compile/compile_impl.h"
 #include "program/program.h"
 
 #include <stdlib.h>
 
-/* Bytes that are used as one: a whole buffer of the program, or a part of a persistent one. */
+/* A reader of a cell. */
 typedef struct reader {
     struct reader *next;
     int instr;
 } reader;
 
 typedef struct cell {
-    int writer;      /* the last so far; -1: none */
-    reader *readers; /* since then */
+    int writer;      /* the last writer so far; -1: none */
+    reader *readers; /* the readers after that writer */
 } cell;
 
-/* A part of a persistent buffer, from..end - 1. */
+/* A part of a persistent buffer: bytes from .. end - 1. */
 typedef struct part {
     int buffer;
     size_t from, end;
@@ -31,7 +32,7 @@ typedef struct tracker {
     ls_arena *arena;
     int program;
     cell *cells; /* by buffer, then by part */
-    part *parts; /* of persistent buffers that the program writes: apart from each other, in order */
+    part *parts; /* of persistent buffers that the program writes: disjoint, in order */
     int n_parts;
     bool *written; /* by buffer */
     int *awaited;  /* by end of a channel: the last await so far; -1: none */
@@ -61,7 +62,10 @@ static int count_operands(const ls_program *p) {
     return n;
 }
 
-/* What is touched of the persistent buffers that this program writes; what overlaps becomes one part. */
+/*
+ * Finds the byte ranges that instructions touch in persistent buffers which this program writes; overlapping ranges
+ * become one part.
+ */
 static void find_parts(tracker *t) {
     const ls_program *p = &t->image->programs[t->program];
     t->written = LS_NEW_ARRAY(t->arena, bool, t->image->n_buffers + 1);
@@ -91,12 +95,12 @@ static void find_parts(tracker *t) {
     }
 }
 
-/* NULL: nobody writes there. */
+/* The cell of an operand's bytes; NULL: nothing writes there. */
 static cell *cell_of(const tracker *t, const ls_operand *o) {
     if (!is_persistent(t, o->buffer)) return &t->cells[o->buffer];
     if (!t->written[o->buffer]) return NULL;
     const part wanted = part_of(t, o);
-    int lo = 0, hi = t->n_parts - 1; /* the last part that does not begin behind it */
+    int lo = 0, hi = t->n_parts - 1; /* the last part that does not begin after it */
     while (lo < hi) {
         const int middle = (lo + hi + 1) / 2;
         if (by_place(&t->parts[middle], &wanted) <= 0)
@@ -131,7 +135,7 @@ static void note_write(tracker *t, const ls_operand *o, int instr) {
     *c = (cell){.writer = instr};
 }
 
-/* Puts are left out: the chain keeps them behind their acquires, and a put that waits there holds up nothing else. */
+/* Puts are left out: the chain keeps them after their acquires, and a put that waits there delays nothing else. */
 static void note_turn(tracker *t, const ls_instr *instr, int i) {
     const ls_instr_traits *traits = ls_traits(instr);
     if (traits->awaits) t->awaited[ls_instr_end(instr)] = i;

@@ -1,6 +1,6 @@
 /*
- * What each program declares of persistent buffers (program/states.h): from the nodes that it runs and the update that
- * follows them, not from its instructions, which are compared with it.
+ * The effects that each program declares on persistent buffers (program/states.h). They are derived from the program's
+ * nodes and update, not from its instructions, which are checked against them.
  */
 #include "compile/compile_impl.h"
 
@@ -15,12 +15,12 @@ static int buffer_named(const ls_builder *b, const char *name) {
     return binding == NULL ? -1 : binding->operand.buffer;
 }
 
-/* Of two effects the one that stands later in the list says more. */
+/* Of two effects the later one in the list includes the other. */
 static void declare(ls_program *p, int buffer, ls_effect effect) {
     if (buffer >= 0) p->kept[buffer].effect = (ls_effect)ls_max(p->kept[buffer].effect, effect);
 }
 
-/* Whether the shard, which a step sums over ranks along tp in its place, lies where gradients are added up. */
+/* Whether the shard, which a step sums in place over ranks along tp, is the buffer in which gradients are added up. */
 static bool sums_in_place(const ls_builder *b) {
     bool summed = false;
     for (int f = 0; f < b->image->n_flats; f++)
@@ -29,7 +29,7 @@ static bool sums_in_place(const ls_builder *b) {
     return summed && buffer_named(b, LS_BIND_SHARD) == buffer_named(b, LS_BIND_GRADIENTS);
 }
 
-/* Of the program on gradients that persist. */
+/* The program's effect on gradients that persist. */
 static ls_effect effect_on_gradients(const ls_builder *b, const ls_job_program *row) {
     static const ls_effect effects[] = {
         [LS_SUMS_BEGUN] = LS_EFFECT_MAKE, [LS_SUMS_ADDED] = LS_EFFECT_ADD, [LS_SUMS_CLEARED] = LS_EFFECT_TAKE};
@@ -37,7 +37,7 @@ static ls_effect effect_on_gradients(const ls_builder *b, const ls_job_program *
     return row->sums == LS_SUMS_ADDED && sums_in_place(b) ? LS_EFFECT_FINISH : effects[row->sums];
 }
 
-/* Nothing runs: only the shape changes, and the output is the input's bytes. */
+/* Whether nothing runs for the op: only the shape changes, and the output is the bytes of the input. */
 static bool is_view(const ls_op *op) {
     return op->kernel == LS_KERNEL_NONE && ls_lowering_of(op) == &ls_lowering_called;
 }
@@ -69,7 +69,7 @@ static void declare_node(const ls_builder *b, ls_program *p, const ls_job_progra
     }
 }
 
-/* See update.c. */
+/* The effects of the update (update.c). */
 static void declare_update(const ls_builder *b, ls_program *p, const ls_job_program *row) {
     const bool applies = row->update == LS_UPDATE_APPLY;
     declare(p, buffer_named(b, LS_BIND_TOTALS), LS_EFFECT_CHANGE);
@@ -85,7 +85,10 @@ static void declare_update(const ls_builder *b, ls_program *p, const ls_job_prog
         declare(p, buffer_named(b, b->image->states[i].binding), LS_EFFECT_CHANGE);
 }
 
-/* What change places; and parameters, which are rounded anew where they are no masters. */
+/*
+ * Masters and their average are swapped; parameters are rounded again from the masters if they are not the masters
+ * themselves.
+ */
 static void declare_exchange(const ls_builder *b, ls_program *p) {
     const bool apart = b->image->dtype != b->image->accumulator;
     if (b->packing->n_trained == 0) return;
@@ -102,7 +105,8 @@ void ls_declare_effects(const ls_builder *b) {
         p->kept = LS_NEW_ARRAY(image->arena, ls_kept, image->n_buffers + 1);
         for (int i = 0; i < image->n_buffers; i++) {
             const ls_buffer_kind kind = image->buffers[i].kind;
-            const bool hosts = kind == LS_BUFFER_INPUT || kind == LS_BUFFER_TABLE; /* there for every program */
+            const bool hosts =
+                kind == LS_BUFFER_INPUT || kind == LS_BUFFER_TABLE; /* the host fills them for every program */
             if (image->buffers[i].program < 0 && hosts) declare(p, i, LS_EFFECT_READ);
         }
         for (int n = row->first_node; n < row->end_node; n++) declare_node(b, p, row, n);

@@ -1,16 +1,16 @@
 /*
- * Parameters of which a rank keeps its shard alone. A group of them is gathered for the nodes between two that mix
- * tokens, and for the second of these: once, however many tiles the nodes are run in. While they are lowered the next
- * group is on its way, and behind the last of them the bytes are free. Where two groups are in use at once (the table
- * of logits and the last layer's, or what is made again), the next one waits for one of them: two are there at a time.
- * The backward pass, and what is made again for it, gathers again; not where the group is the one that was gathered
- * last. (ZeRO stage 3: Rajbhandari et al., arXiv 1910.02054; one group ahead: Zhao et al., "PyTorch FSDP", arXiv
- * 2304.11277.)
+ * Gathers parameters of which a rank keeps only its shard. A group is gathered for the nodes between two nodes that mix
+ * tokens, and for the second of these two: once, in however many tiles the nodes run. While these nodes run, the next
+ * group is being gathered; after the last of them the group's bytes are free. If two groups are in use at once (the
+ * table of the logits and the last layer's group, or parameters for recomputed results), the next group waits until one
+ * of them is free: at most two exist at a time. The backward pass, and results made again for it, gather a group again,
+ * unless it is the last one that was gathered. (ZeRO stage 3: Rajbhandari et al., arXiv 1910.02054; one group ahead:
+ * Zhao et al., "PyTorch FSDP", arXiv 2304.11277.)
  */
 #include "compile/pass.h"
 #include "compile/redistribute/redistribute.h"
 
-/* Of a group: by the nodes from `first` on, before the next use of it. Behind node `last` its bytes are free. */
+/* One use of a group, by nodes first .. last of the graph. After node `last` the group's bytes are free. */
 typedef struct use {
     int group, first, last;
 } use;
@@ -21,21 +21,24 @@ typedef struct uses {
     size_t capacity;
 } uses;
 
-/* By group: its last use so far, and between which mixing nodes that was. */
+/* By group: its last use so far, and the segment of that use: the number of mixing nodes before it. */
 typedef struct latest {
     int use, segment;
 } latest;
 
-/* Channels of two uses in turn: one is over when the next but one begins. */
+/* Two sets of channels, used in turn: a use has ended when the one after the next begins. */
 enum { SETS = 2 };
 
-/* The parameter that a node reads as input i, by its index in flats; -1: that is none. */
+/* The index in flats of the parameter that a node reads as input i; -1: the input is no parameter. */
 static int parameter_at(const ls_builder *b, const ls_node *node, int i) {
     const ls_tensor storage = ls_graph_tensor(b->job->graph, node->in[i])->storage;
     return ls_graph_tensor(b->job->graph, storage)->role == LS_ROLE_PARAMETER ? b->packing->flat_of[storage.id] : -1;
 }
 
-/* By node of the graph, counted from the program's first: the node behind all that nothing may come between. */
+/*
+ * By node of the graph, counted from the program's first node: the first graph node after those that stand together
+ * with it.
+ */
 static int *find_ends(const ls_builder *b, const ls_program_nodes *nodes) {
     int *ends = LS_NEW_ARRAY(b->image->arena, int, b->row->end_node - b->row->first_node + 1);
     for (int first = 0, past; first < nodes->n; first = past) {
@@ -47,7 +50,10 @@ static int *find_ends(const ls_builder *b, const ls_program_nodes *nodes) {
     return ends;
 }
 
-/* Nodes that stand together read what one of them reads. */
+/*
+ * Finds the uses of all groups. A parameter that one of the nodes that stand together reads is in use up to the last of
+ * them.
+ */
 static uses find_uses(const ls_builder *b, const ls_program_nodes *nodes) {
     const int *ends = find_ends(b, nodes);
     latest *of = LS_NEW_ARRAY(b->image->arena, latest, b->packing->n_groups + 1);
@@ -75,13 +81,13 @@ static uses find_uses(const ls_builder *b, const ls_program_nodes *nodes) {
 
 /* --- the pass ----------------------------------------------------------------------------------------------------- */
 
-/* What has been put into the list. */
+/* The new list so far, and the state of the gathers. */
 typedef struct progress {
     const ls_builder *b;
     ls_program_nodes to;
     uses uses;
-    int begun, finished; /* so many uses have; at most one is on its way, */
-    int stages;          /* which has so many more stages */
+    int begun, finished; /* numbers of uses; at most one is begun and not finished: */
+    int stages;          /* its stages that are still to be put into the list */
     ls_group_gather *now;
 } progress;
 
@@ -102,14 +108,14 @@ static void finish(progress *p, int together) {
     ls_nodes_put(p->b, &p->to, &ls_lowering_gathered, together, p->now);
 }
 
-/* How many groups are there that this node or one behind it reads. */
+/* The number of gathered groups that this node or a later one reads. */
 static int count_used(const progress *p, int node) {
     int n = 0;
     for (int u = 0; u < p->finished; u++) n += p->uses.list[u].last >= node;
     return n;
 }
 
-/* In front of the nodes from `together` to `end` - 1, which stand together. */
+/* Puts the gathers before nodes `together` to `end` - 1, which stand together. */
 static void put_gathers(progress *p, int together, int end) {
     if (p->begun > p->finished && p->stages > 0) {
         ls_nodes_put(p->b, &p->to, &ls_lowering_gather_stage, together, p->now);

@@ -1,5 +1,5 @@
 /*
- * A group's elements from the ranks that own their pieces to all ranks: parameters for the nodes that read them, or
+ * All-gathers the elements of a group from the ranks that own their pieces: parameters for the nodes that read them or
  * after their update, and sums of gradients.
  */
 #include "compile/pass.h"
@@ -8,10 +8,10 @@
 struct ls_group_gather {
     const char *label; /* of its channels */
     int group;
-    const char *from;     /* as of ls_group_gather_make */
-    const ls_operand *in; /* what has all elements of the flat space; NULL: the group has a buffer */
-    ls_operand all;       /* the group's elements, once there is room for them */
-    ls_all_gather gather; /* on its way */
+    const char *from;     /* as for ls_group_gather_make */
+    const ls_operand *in; /* an operand with all elements of the flat space; NULL: the group has a buffer */
+    ls_operand all;       /* the group's elements, once they are allocated */
+    ls_all_gather gather; /* once it has begun */
 };
 
 ls_group_gather *ls_group_gather_make(const ls_builder *b, const char *label, int group, const char *from,
@@ -21,7 +21,7 @@ ls_group_gather *ls_group_gather_make(const ls_builder *b, const char *label, in
     return g;
 }
 
-/* A buffer of its own, or its part of what has all. */
+/* The operand to which the group is gathered: in a new buffer, or its part of `in`. */
 static ls_operand make_room(ls_builder *b, const ls_group_gather *g) {
     const ls_group *group = &b->packing->groups[g->group];
     if (g->in != NULL) return ls_operand_slice(*g->in, 0, group->start, group->count);

@@ -1,8 +1,9 @@
 /*
  * Frozen parameters that are kept in another type than the graph's (bf16 under f32 training). A product with a matrix
- * in blocks of numbers becomes the op that decodes these on the way (ls_op.in_blocks). Every other node that reads such
- * a parameter gets a cast of its own in front of it, or what decodes it. The result is there for that node; after a
- * reshape, for the nodes that read what was reshaped; and where the node runs in tiles, for all of its tiles.
+ * in blocks of numbers becomes the op that decodes the blocks while it multiplies (ls_op.in_blocks). Before every other
+ * node that reads such a parameter a cast of its own is inserted, or a node that decodes the parameter. The result of
+ * the cast exists for that node alone; if the node is a reshape, for the nodes that read the reshaped tensor; and if
+ * the node runs in tiles, for all of its tiles.
  */
 #include "compile/compile_impl.h"
 
@@ -24,7 +25,7 @@ static ls_tensor add_cast(ls_rewriting *r, ls_tensor t) {
     return made;
 }
 
-/* Whether the node multiplies with input 1 as it lies, in blocks. */
+/* Whether the node multiplies with input 1 as it is stored, in blocks. */
 static bool takes_blocks(const ls_graph *g, const ls_node *node) {
     return node->op->in_blocks != NULL && is_kept(g, node->in[1]) &&
            ls_dtype_is_block(ls_graph_tensor(g, node->in[1])->kept);
@@ -36,7 +37,7 @@ static void copy_node(ls_rewriting *r, int n) {
     if (blocks) node.op = node.op->in_blocks;
     for (int i = 0; i < node.n_in; i++)
         if (is_kept(r->from, node.in[i]) && !(blocks && i == 1)) node.in[i] = add_cast(r, node.in[i]);
-    for (int o = 0; o < node.n_out; o++) { /* a reshape lies where the cast lies */
+    for (int o = 0; o < node.n_out; o++) { /* the result of a reshape lies where the cast does */
         ls_tensor *storage = &r->to->tensors[node.out[o].id].storage;
         if (is_kept(r->from, *storage)) *storage = r->to->tensors[node.in[0].id].storage;
     }

@@ -1,4 +1,7 @@
-/* Lifetimes: between which instructions of its program a buffer's bytes are live; and how many bytes are at each. */
+/*
+ * Lifetimes: the instructions of its program between which a buffer's bytes are live; and the live bytes at each
+ * instruction.
+ */
 #include "compile/compile_impl.h"
 #include "program/program.h"
 
@@ -11,16 +14,16 @@ static void touch(ls_image *image, const ls_operand *o, int program, int instr) 
 }
 
 /*
- * A put may read its source after the instruction has been executed. Its lifetime nevertheless ends at the put: order.c
- * makes whatever overwrites these bytes wait until the put is done. What is offloaded lives until the next copy on the
- * link: whatever got its bytes earlier would have to wait for the copy to end.
+ * A put may read its source after the instruction has been executed. Still the lifetime of the source ends at the put:
+ * order.c makes whatever overwrites these bytes wait until the put is done. A buffer that is offloaded lives until the
+ * next copy on the queue `link`: a buffer that got its bytes earlier would have to wait for the copy to end.
  */
 void ls_find_lifetimes(ls_image *image, int program, int *taker) {
     const ls_program *p = &image->programs[program];
     for (int b = 0; b < image->n_buffers; b++) {
         if (image->buffers[b].program == program) image->buffers[b].first = image->buffers[b].last = -1;
     }
-    const ls_instr *leaving = NULL; /* the last that was offloaded */
+    const ls_instr *leaving = NULL; /* the last instruction that offloads */
     for (int i = 0; i < p->n_instrs; i++) {
         const ls_instr *instr = &p->instrs[i];
         if (instr->queue == LS_LINK) {
@@ -29,7 +32,7 @@ void ls_find_lifetimes(ls_image *image, int program, int *taker) {
         }
         for (int k = 0; k < ls_instr_accesses(instr); k++) {
             const ls_instr_access a = ls_instr_access_at(instr, k);
-            /* What a put writes lies in the peer's heap. There the slot is live from its grant to its last reader. */
+            /* A put writes into the peer's heap. There the slot is live from its grant to its last reader. */
             if (a.kind != LS_ACCESS_PUT) touch(image, a.operand, program, i);
         }
     }

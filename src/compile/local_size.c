@@ -1,7 +1,7 @@
-/* How much of a tensor a rank has, and which of its indices. */
+/* How many elements of a tensor a rank has, and which indices. */
 #include "compile/redistribute/redistribute.h"
 
-/* What a rank has of a dimension that these axes cut, none of features. */
+/* The indices of a dimension that a rank has if these axes, none of them of features, cut it. */
 static ls_indices share_of(const ls_builder *b, const ls_dim *dim, ls_axes cut, int rank) {
     const int parts = ls_mesh_size(&b->target->mesh, cut), part = ls_mesh_index(&b->target->mesh, cut, rank);
     if (cut != 0 && dim->factor == LS_FACTOR_SEQUENCE)

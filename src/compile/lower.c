@@ -1,4 +1,4 @@
-/* Nodes to instructions: each by the lowering in it. That of most ops is one call of their kernel. */
+/* Nodes to instructions: each node has its lowering. For most ops this is one call of the op's kernel. */
 #include "compile/compile_impl.h"
 
 bool ls_lower_adds_here(const ls_builder *b, int n) {
@@ -14,8 +14,8 @@ ls_operand ls_lower_sum(ls_builder *b, int n, ls_operand sum) {
 }
 
 /*
- * Where nothing has been added to the sum that is output o: whether this node's kernel may write what it would add. If
- * it cannot, the sum is zeroed first.
+ * If nothing has been added yet to the sum that is output o: whether this node's kernel can write the sum instead of
+ * adding to it. If it cannot, the sum is zeroed here.
  */
 static bool writes_sum(ls_builder *b, const ls_program_node *at, int o) {
     const ls_node *node = ls_graph_node(b, at);
@@ -45,7 +45,8 @@ static void lower_call(ls_builder *b, const ls_program_node *at) {
     for (int i = 0; i < node->n_in; i++) {
         const ls_operand operand = ls_lower_tensor(b, node->in[i]);
         const bool local = ls_is_local_id(b, at->of, i);
-        if (local && op->lookup.padded) call.params = &not_padded; /* local ids say which do not count */
+        if (local && op->lookup.padded)
+            call.params = &not_padded; /* local ids already mark the ids that do not count */
         if (!ls_op_writes_input(op, i)) call.in[call.n_in++] = local ? ls_local_ids(b, at->of, operand) : operand;
     }
     for (int o = 0; o < node->n_out; o++) {
@@ -64,14 +65,14 @@ static void lower_call(ls_builder *b, const ls_program_node *at) {
 const ls_lowering ls_lowering_called = {.lower = lower_call};
 
 static void lower_node(ls_builder *b, const ls_program_node *node) {
-    const bool own = node->of >= 0 && node->lowering != &ls_lowering_called; /* it adds, and never writes */
+    const bool own = node->of >= 0 && node->lowering != &ls_lowering_called; /* such a lowering adds and never writes */
     for (int o = 0; own && o < ls_graph_node(b, node)->n_out; o++) (void)writes_sum(b, node, o);
     node->lowering->lower(b, node);
 }
 
 /*
- * The epoch of node i of the list. What ranks of all stages do alike comes in front of all nodes of a slot of its own,
- * since their lists differ.
+ * Begins the epoch of node i of the list. The lists of different stages differ, so a node that ranks of all stages
+ * lower alike gets an epoch that does not depend on the list: before all nodes, in a new slot.
  */
 static void begin_epoch(ls_builder *b, const ls_program_node *node, int i) {
     const ls_node_slots *slots = &b->sharding->slots;
@@ -88,7 +89,7 @@ static void begin_epoch(ls_builder *b, const ls_program_node *node, int i) {
 
 void ls_lower_nodes(ls_builder *b, const ls_program_node *list, int n) {
     for (int i = 0; i < n && b->status.code == LS_OK; i += 1 + list[i].n_body) {
-        if (b->tile == NULL) begin_epoch(b, &list[i], i); /* a tile's nodes are part of their region's */
+        if (b->tile == NULL) begin_epoch(b, &list[i], i); /* nodes of a tile are part of their region's epoch */
         lower_node(b, &list[i]);
     }
 }

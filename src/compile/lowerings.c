@@ -1,4 +1,6 @@
-/* The table of the ops that have a lowering of their own, and what is asked of it before any node is lowered. */
+/*
+ * The table of the ops that have a lowering of their own; and the tensors that these lowerings share with other ranks.
+ */
 #include "compile/compile_impl.h"
 
 typedef struct lowered_op {

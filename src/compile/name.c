@@ -1,6 +1,7 @@
 /*
- * Names: what every read must find, from the list in emission order alone: which writes to the buffer made the value.
- * Given before placement, so that the verifier can compare them with what lies at the final addresses (program/name.h).
+ * Names: the value that every read must find, that is, which writes to the buffer made it; from the list in emission
+ * order alone. Names are given before placement, so that the verifier can compare them with what lies at the final
+ * addresses (program/name.h).
  */
 #include "compile/compile_impl.h"
 #include "kernel/kernel.h"
@@ -13,7 +14,7 @@ typedef struct write {
     ls_extent extent; /* within its buffer */
 } write;
 
-/* A block of another rank that may be read: between the wait for it and the signal that gives it back. */
+/* A block of another rank that may be read: from the borrow to the return. */
 typedef struct lease {
     struct lease *next;
     int channel;
@@ -30,12 +31,12 @@ typedef struct naming {
     write *free_writes; /* linked by place.left */
 } naming;
 
-/* n->near becomes the writes to the buffer that may meet the bytes. */
+/* Sets n->near to the writes to the buffer that may overlap the bytes. */
 static void find_near(naming *n, int buffer, const ls_extent *extent) {
     ls_intervals_find(&n->writes[buffer], extent->range.offset, ls_extent_end(n->image, extent), &n->near);
 }
 
-/* The name of what lies in those bytes of the buffer now. */
+/* The name of the current value of these bytes of the buffer. */
 static uint64_t name_of(naming *n, int buffer, const ls_extent *extent, uint64_t name) {
     if (n->image->buffers[buffer].program < 0) name += ls_name_entry(extent->range.offset);
     find_near(n, buffer, extent);
@@ -47,12 +48,15 @@ static uint64_t name_of(naming *n, int buffer, const ls_extent *extent, uint64_t
     return name;
 }
 
-/* What its owner has leased: his own name for it is not known here, so the lease's transfer stands for it. */
+/*
+ * The name of a value in a leased block. The owner's name for it is not known here, so the transfer of the lease stands
+ * for it.
+ */
 static uint64_t name_in_place(const naming *n, const ls_operand *o) {
     for (const lease *l = n->leases; l != NULL; l = l->next) {
         if (ls_block_has(l->block, o)) return ls_name_in_place(&o->view, l->transfer, o->offset - l->block->offset);
     }
-    LS_ASSERT(false); /* lowering reads what nobody has leased */
+    LS_ASSERT(false); /* lowering reads a block that is not leased */
     return 0;
 }
 

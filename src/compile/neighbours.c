@@ -1,18 +1,19 @@
 /*
- * Ops that need neighbours along the sequence: input 0 with the tokens before and after a rank's own, which other ranks
- * may hold (redistribute/halo.c), then the op's kernel for each run of positions.
+ * Ops that need neighbours along the sequence. Input 0 is extended by the tokens before and after the rank's own, which
+ * other ranks may hold (redistribute/halo.c); then the op's kernel is called for each run of positions.
  */
 #include "compile/redistribute/redistribute.h"
 
-/* The tensor's tokens from..from+count of a run, if it has tokens of this rank's runs; of weights there is the whole.
- */
+/* Tokens from .. from + count - 1 of the tensor, if it has tokens; a weight is returned whole. */
 static ls_operand tokens_at(const ls_builder *b, ls_tensor t, ls_operand o, int64_t from, int64_t count) {
     const int dim = ls_shape_dim_of(&ls_graph_tensor(b->job->graph, t)->shape, LS_FACTOR_SEQUENCE);
     const bool has = dim >= 0 && (b->image->layout.P == 1 || b->sharding->tensor[t.id].cut[dim] != 0);
     return has ? ls_operand_slice(o, dim, from, count) : o;
 }
 
-/* A sum over tokens to which the calls add: where sums are canonical, runs are chunks, and it is made along a tree. */
+/*
+ * A sum over tokens to which the calls add. If sums are canonical, runs are chunks, and the sum is made along a tree.
+ */
 typedef struct sum_of_runs {
     ls_operand made;
     ls_chunk_sum tree;
@@ -24,16 +25,14 @@ static sum_of_runs begin_sum(ls_builder *b, ls_operand sum, int n_runs) {
     return (sum_of_runs){made, ls_chunk_sum_begin(b, "sum over some chunks", made, 0, n_runs)};
 }
 
-/* What the run's call adds to. */
+/* The operand to which the run's call adds. */
 static ls_operand addend_of_run(ls_builder *b, const sum_of_runs *s, int run) {
     const ls_operand addend = ls_chunk_sum_addend(&s->tree, run);
     ls_build_fill(b, addend);
     return addend;
 }
 
-/*
- * One call of the op's kernel for each run: on input 0 with its neighbours, and on the run's part of everything else.
- */
+/* Calls the op's kernel once for each run: on input 0 with its neighbours, and on the run's part of everything else. */
 static void call_by_runs(ls_builder *b, const ls_node *node, const ls_neighbours *around, ls_operand x) {
     const ls_layout_run *runs;
     const int n_runs = ls_my_runs(b, &runs);
@@ -100,7 +99,7 @@ static void lower(ls_builder *b, const ls_program_node *at) {
     ls_halo_finish(b, &halo);
 }
 
-/* Who holds a rank's neighbours depends on where its runs begin and end. */
+/* Which ranks hold a rank's neighbours depends on where its runs begin and end. */
 static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh,
                            const ls_sharding *sharding) {
     return (void)graph, (void)node, (void)sharding, ls_mesh_head_axes(mesh);

@@ -1,10 +1,10 @@
-/* From the nodes of the graph to what a program runs: the table of passes, one after the other. */
+/* From the nodes of the graph to the nodes of a program: the passes in the order of their table. */
 #include "compile/pass.h"
 
 #define ROW(name) &ls_pass_##name
 static const ls_pass *const table[] = {LS_PASSES(ROW)};
 
-/* The graph's nodes that the program runs, and nothing else. */
+/* The program's nodes of the graph, before any pass. */
 static ls_program_nodes nodes_of_graph(const ls_builder *b) {
     ls_program_nodes nodes = {0};
     for (int n = b->row->first_node; n < b->row->end_node; n++) {

@@ -1,6 +1,6 @@
 /*
- * What outlives a program: inputs, tables, parameters, gradient sums, optimiser state; and the names the host finds
- * them by.
+ * What outlives a program: inputs, tables, parameters, sums of gradients, state of the optimiser; and the names by
+ * which the host finds them.
  */
 #include "compile/attention/attention.h"
 #include "compile/optimizer/optimizer.h"
@@ -24,13 +24,13 @@ static ls_operand bind_vector(ls_builder *b, const char *name, ls_buffer_kind ki
     return operand;
 }
 
-/* Elements of the flat space in front of a bucket, and of a rank's shard. */
+/* The number of elements before a bucket: in the flat space, or in a rank's shard. */
 static int64_t elements_before(const ls_image *image, int bucket, bool sharded) {
     if (bucket == image->n_pieces) return sharded ? image->shard_count : image->flat_elements;
     return sharded ? image->pieces[bucket].at : image->pieces[bucket].start;
 }
 
-/* A tensor of the flat space, of buckets first .. past-1, that the host finds by name. */
+/* Binds to a name the buckets first .. past - 1 of the flat space. */
 static const ls_binding *bind_flat(ls_builder *b, const char *name, int first, int past, ls_operand operand,
                                    bool sharded) {
     const ls_image *image = b->image;
@@ -45,17 +45,17 @@ static const ls_binding *bind_flat(ls_builder *b, const char *name, int first, i
     return binding;
 }
 
-/* One of trained parameters alone. */
+/* The same for all buckets of trained parameters. */
 static void bind_trained(ls_builder *b, const char *name, ls_operand operand, bool sharded) {
     (void)bind_flat(b, name, 0, b->image->n_trained_pieces, operand, sharded);
 }
 
-/* Elements of trained parameters that this rank holds. */
+/* The number of elements of trained parameters that this rank holds. */
 static int64_t trained_held(const ls_builder *b, bool sharded) {
     return sharded ? b->image->trained_shard : b->image->trained_elements;
 }
 
-/* A new one, of gradients, in private memory. */
+/* A new buffer of gradients in private memory, bound to the name. */
 static ls_operand bind_gradients(ls_builder *b, const char *name, bool sharded) {
     const int64_t n = trained_held(b, sharded);
     const ls_operand sums = ls_build_private(b, LS_BUFFER_GRADIENT, name, b->image->accumulator, 1, &n);
@@ -77,7 +77,7 @@ static ls_binding *bind_tensor(ls_builder *b, ls_tensor t, ls_operand operand) {
     return binding;
 }
 
-/* Whether some program adds to gradients that earlier ones have added up. */
+/* Whether some program adds to sums of gradients that earlier programs have left. */
 static bool adds_gradients(const ls_builder *b) {
     const ls_job_programs *programs = &b->job->programs;
     bool adds = false;
@@ -85,7 +85,10 @@ static bool adds_gradients(const ls_builder *b) {
     return adds;
 }
 
-/* Of parameters, or all gradients, which persist in one buffer, each tensor's part. */
+/*
+ * Places the tensors of this role (parameters, or gradients that all persist), each at its part of the one buffer that
+ * is bound to the name.
+ */
 static void place_in_flat(ls_builder *b, ls_role role, const char *name) {
     const ls_graph *g = b->job->graph;
     const ls_image *image = b->image;
@@ -100,7 +103,7 @@ static void place_in_flat(ls_builder *b, ls_role role, const char *name) {
     }
 }
 
-/* Parameters of buckets first .. past-1. */
+/* Places the parameters of buckets first .. past - 1. */
 static void place_values(ls_builder *b, const char *name, ls_space space, int first, int past) {
     const bool sharded = b->packing->cut->parameters;
     if (first == past) return;
@@ -111,13 +114,13 @@ static void place_values(ls_builder *b, const char *name, ls_space space, int fi
     if (!sharded) place_in_flat(b, LS_ROLE_PARAMETER, name);
 }
 
-/* Ranks of a host that have in common what no program changes; 1: each has its own. */
+/* The number of ranks of a host that share the memory of parameters that no program changes; 1: each has its own. */
 static int find_sharers(const ls_builder *b) {
     if (!b->job->filled_together || b->packing->cut->parameters) return 1;
     return ls_least_sharers(&b->target->mesh, &b->image->owners, b->target->host_ranks);
 }
 
-/* What others put when they have updated it lies in the heap. */
+/* Parameters that other ranks update and put here lie in the heap. */
 static void place_parameters(ls_builder *b) {
     ls_image *image = b->image;
     const bool updates = ls_job_updates(b->job, LS_UPDATE_APPLY);
@@ -132,9 +135,9 @@ static void place_parameters(ls_builder *b) {
 }
 
 /*
- * Gradients outlive programs where micro-batches are added up, and where one rank has all of them: this rank's sums, or
- * its shard of those over the ranks. Else each group of them lives from its first addition until it has left
- * (reduce.c).
+ * Gradients outlive programs if micro-batches are added up, or if one rank has all gradients: the sums of this rank, or
+ * its shard of the sums over the ranks. Else each group of gradients lives from the first addition to it until it has
+ * been sent (reduce.c).
  */
 static void place_gradients(ls_builder *b) {
     const bool alone = ls_gradients_stay(b);
@@ -153,7 +156,10 @@ static void place_gradients(ls_builder *b) {
     if (persist && b->packing->cut->gradients) bind_trained(b, LS_BIND_GRADIENTS, sums, true);
 }
 
-/* Of what a rank holds of trained parameters the elements that have the state: all, or those before whole matrices. */
+/*
+ * The number of elements, of the trained parameters that a rank holds, that have the state: all, or those before the
+ * whole matrices.
+ */
 static int64_t state_count(const ls_builder *b, const ls_optimizer_state *state, bool sharded) {
     int g = 0;
     while (g < b->packing->n_trained && !(state->not_matrices && b->image->flats[b->packing->groups[g].first].matrix))
@@ -162,7 +168,7 @@ static int64_t state_count(const ls_builder *b, const ls_optimizer_state *state,
     return sharded ? b->image->pieces[b->packing->groups[g].first_bucket].at : b->packing->groups[g].start;
 }
 
-/* A vector of what the optimiser keeps. */
+/* Binds a vector of the optimiser's state. */
 static void bind_state(ls_builder *b, const char *name, int64_t n) {
     const ls_dtype dtype = b->image->accumulator;
     const ls_space space = b->target->saving.offload_state ? LS_HOST : LS_PRIVATE;
@@ -170,7 +176,7 @@ static void bind_state(ls_builder *b, const char *name, int64_t n) {
     bind_trained(b, name, ls_operand_dense(buffer, 0, dtype, 1, &n), b->packing->cut->state);
 }
 
-/* The states of the job's optimiser, and the average of parameters where they have one. */
+/* Lists the states of the job's optimiser, and the average of parameters if there is one. */
 static void list_states(ls_builder *b) {
     const ls_optimizer *optimizer = ls_job_optimizer(b->job);
     ls_optimizer_state *states = LS_NEW_ARRAY(b->image->arena, ls_optimizer_state, optimizer->n_states + 1);
@@ -190,13 +196,13 @@ static void place_optimizer(ls_builder *b) {
     if (!b->packing->trains || !ls_job_updates(b->job, LS_UPDATE_APPLY)) return;
     (void)bind_vector(b, LS_BIND_HYPER, LS_BUFFER_INPUT, LS_F64, LS_HYPERS);
     (void)bind_vector(b, LS_BIND_CONTROL, LS_BUFFER_OUTPUT, LS_F64, LS_CONTROLS);
-    list_states(b); /* all ranks that write a checkpoint know what is in it */
+    list_states(b); /* also on ranks without trained parameters: all that write a checkpoint know what is in it */
     if (b->packing->n_trained == 0) return;
     for (int i = 0; i < image->n_states; i++) {
         const int64_t count = state_count(b, &image->states[i], sharded);
         if (count > 0) bind_state(b, image->states[i].binding, count);
     }
-    if (image->dtype != image->accumulator) /* else the parameters are their own masters */
+    if (image->dtype != image->accumulator) /* else the parameters are the masters */
         bind_state(b, LS_BIND_MASTER, trained_held(b, sharded));
     const int64_t units = trained_held(b, sharded) / LS_FLAT_UNIT;
     const ls_operand groups = ls_build_private(b, LS_BUFFER_TABLE, LS_BIND_GROUPS, LS_I32, 1, &units);
@@ -206,7 +212,10 @@ static void place_optimizer(ls_builder *b) {
     bind(b, LS_BIND_SETTINGS, ls_build_private(b, LS_BUFFER_TABLE, LS_BIND_SETTINGS, LS_F64, 2, size), &shape, NULL);
 }
 
-/* What lowerings read and the host fills, as each node's lowering says; and the positions of all tokens, once. */
+/*
+ * Places the tables that lowerings read and the host fills, as each node's lowering says; and once the positions of all
+ * tokens.
+ */
 static void place_tables(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     ls_image *image = b->image;
@@ -221,7 +230,7 @@ static void place_tables(ls_builder *b) {
             ls_build_private(b, LS_BUFFER_TABLE, "positions", LS_I32, 1, (int64_t[]){image->slices * image->layout.S});
 }
 
-/* What the host fetches. Where another stage has it, it has a form and no bytes. */
+/* Binds a tensor that the host fetches. If another stage has the tensor, the binding has a shape and no bytes. */
 static void bind_fetched(ls_builder *b, ls_tensor t) {
     const ls_graph *g = b->job->graph;
     const ls_tensor storage = ls_graph_tensor(g, t)->storage;

@@ -1,7 +1,7 @@
 /* Where the tensors of a program lie on this rank. */
 #include "compile/redistribute/redistribute.h"
 
-/* Tensor t as it lies at its storage's place. */
+/* Tensor t as an operand where its storage lies. */
 static ls_operand at_storage(const ls_builder *b, ls_tensor t) {
     const ls_tensor_info *info = ls_graph_tensor(b->job->graph, t);
     const ls_operand base = b->tensor[info->storage.id];
@@ -45,7 +45,7 @@ void ls_lower_bind(ls_builder *b, ls_tensor t, ls_operand operand) {
     const ls_tensor storage = ls_graph_tensor(b->job->graph, t)->storage;
     LS_ASSERT(storage.id == t.id);
     if (b->tensor[t.id].buffer >= 0)
-        ls_build_copy(b, operand, at_storage(b, t)); /* the host reads it: it has a place of its own */
+        ls_build_copy(b, operand, at_storage(b, t)); /* the host reads the tensor, so it already has its own place */
     else
         b->tensor[t.id] = operand;
 }

@@ -1,45 +1,51 @@
 /*
- * Recompute: what the backward pass reads of the forward pass is either kept or made again just before it is read (Chen
- * et al., "Training deep nets with sublinear memory cost", arXiv 1604.06174), node by node. What is made again is made
- * by the same kernels from the same bytes, so results do not change.
+ * Recompute: for each node of the forward pass, the results that the backward pass reads are either kept or made again
+ * just before they are read (Chen et al., "Training deep nets with sublinear memory cost", arXiv 1604.06174). The same
+ * kernels make them again from the same bytes, so results do not change.
  *
- * Candidates are dropped cheapest first: by the time that it takes to make a node's results again, with everything that
- * must be made again before, over the bytes that are free in between. At long sequences attention costs most for its
- * bytes, so it is dropped last. The order depends on the graph alone: every rank finds the same.
+ * Candidates are dropped in the order of their price, cheapest first: the time to make a node's results again, and
+ * everything that must be made again for them, divided by the bytes that are free in between. With long sequences
+ * attention has the highest price, so it is dropped last. The order depends on the graph alone, so every rank finds the
+ * same order.
  */
 #include "compile/compile_impl.h"
 
 #include <math.h>
 
-/* A byte moved takes as long as so many operations: the balance of processors of our day, enough to rank candidates. */
+/*
+ * The number of operations that take as long as moving one byte: typical of current processors, and enough to rank
+ * candidates.
+ */
 static const double flops_per_byte = 10;
 
 typedef struct candidates {
     const ls_job *job;
     const ls_graph *g;
     ls_arena *arena;
-    bool *read;     /* by forward node: the backward pass reads a result of it */
+    bool *read;     /* by forward node: the backward pass reads one of its results */
     bool *fixed;    /* by forward node: never dropped */
-    bool *kept;     /* by forward node: its results are there in the backward pass */
-    double *work;   /* by forward node: to run it once */
+    bool *kept;     /* by forward node: its results still exist in the backward pass */
+    double *work;   /* by forward node: operations to run it once */
     int64_t *bytes; /* by forward node: of its results */
-    int *stamp;     /* by forward node: last count that has seen it */
+    int *stamp;     /* by forward node: the `count` of the last search that reached it */
     int count;
 } candidates;
 
-/* The node in whose results the tensor lies; -1: it is a leaf. */
+/* The node that makes the tensor's storage; -1: the tensor is a leaf. */
 static int owner_of(const ls_graph *g, ls_tensor t) {
     return ls_graph_tensor(g, ls_graph_tensor(g, t)->storage)->producer;
 }
 
 /*
- * Where a node needs other tokens (attention, a convolution) a graph falls into blocks. What is carried past such a
- * node to a later one is where a block begins: were it dropped, one block would be made again from the start of
- * another. And what is made after the last of them is read again at once. Neither is worth dropping.
+ * Nodes that need other tokens (attention, a convolution) divide a graph into blocks. A result that is read by a node
+ * beyond the next such node is the start of a block: if it were dropped, a block would be made again from the start of
+ * the block before it. And results that are made after the last of these nodes are read again at once. Neither is worth
+ * dropping.
  */
 static void find_fixed(candidates *c) {
     const ls_graph *g = c->g;
-    int *mixed = LS_NEW_ARRAY(c->arena, int, g->forward_nodes + 1); /* such nodes before node n */
+    int *mixed =
+        LS_NEW_ARRAY(c->arena, int, g->forward_nodes + 1); /* number of nodes before node n that need other tokens */
     for (int n = 0; n < g->forward_nodes; n++) {
         mixed[n + 1] = mixed[n] + (g->nodes[n].op->reach != LS_REACH_OWN ? 1 : 0);
     }
@@ -53,7 +59,10 @@ static void find_fixed(candidates *c) {
     }
 }
 
-/* Results that only rename or add to something else are not made, and not saved, by themselves. */
+/*
+ * Whether all results of the node have storage of their own. Results that only rename another tensor, or add to one,
+ * are neither made nor kept by themselves.
+ */
 static bool makes_own(const ls_graph *g, const ls_node *node) {
     for (int i = 0; i < node->n_out; i++) {
         if (ls_graph_tensor(g, node->out[i])->storage.id != node->out[i].id) return false;
@@ -103,7 +112,7 @@ static void find(candidates *c, const ls_job *job, ls_arena *arena) {
         for (int i = 0; i < node->n_out; i++)
             c->fixed[n] |= ls_job_fetches(job, node->out[i]) || g->tensors[node->out[i].id].boundary ||
                            g->tensors[node->out[i].id].stays;
-        /* What cannot be made again is there; what nobody reads later is not. */
+        /* Results that cannot be made again are kept; results that nothing reads later are not. */
         c->kept[n] = c->read[n] || c->fixed[n];
         c->work[n] = own ? work_of(g, node) : 0;
         for (int i = 0; i < node->n_out && own; i++) {
@@ -116,7 +125,7 @@ static void find(candidates *c, const ls_job *job, ls_arena *arena) {
 
 static bool may_drop(const candidates *c, int n) { return c->read[n] && c->kept[n] && !c->fixed[n]; }
 
-/* Work to make the results of node n again, if it were dropped too. */
+/* The work to make the results of node n again if it is dropped too. */
 static double chain(candidates *c, int n) {
     if (c->stamp[n] == c->count) return 0;
     c->stamp[n] = c->count;
@@ -159,7 +168,9 @@ static readers find_readers(const candidates *c) {
     return found;
 }
 
-/* Marks the nodes whose chains have got longer because node n is dropped: those that read it, and what was made of it.
+/*
+ * Marks the nodes whose chains have become longer because node n is dropped: its readers, and the readers of dropped
+ * ones among these.
  */
 static void mark_longer(candidates *c, const readers *by, int n, bool *longer) {
     for (int i = by->first[n]; i < by->first[n + 1]; i++) {
@@ -171,12 +182,12 @@ static void mark_longer(candidates *c, const readers *by, int n, bool *longer) {
     }
 }
 
-/* The first `most` nodes in the order in which they are dropped; returns how many there are. */
+/* Lists the first `most` nodes in the order in which they are dropped. Returns their number. */
 static int order_candidates(candidates *c, int most, int *order) {
     const int F = c->g->forward_nodes;
     const readers by = find_readers(c);
     double *price = LS_NEW_ARRAY(c->arena, double, F + 1);
-    bool *longer = LS_NEW_ARRAY(c->arena, bool, F + 1); /* the price is not known, or no longer right */
+    bool *longer = LS_NEW_ARRAY(c->arena, bool, F + 1); /* the price is unknown or outdated */
     for (int n = 0; n < F; n++) longer[n] = true;
     int n_order = 0;
     while (n_order < most) {
@@ -215,9 +226,10 @@ int ls_recompute_count(const ls_job *job) {
 typedef struct rewrite {
     const candidates *c;
     ls_graph *to;
-    int *moved;       /* by node of the old graph: its number in the new one, as the backward pass sees it */
-    ls_tensor *again; /* by tensor of the old graph: what the backward pass reads instead; id 0: itself */
-    int *last_read;   /* by storage tensor of the old graph */
+    int *moved; /* by node of the old graph: its number in the new one, as the backward pass sees it */
+    ls_tensor
+        *again; /* by tensor of the old graph: the tensor that the backward pass reads instead; id 0: the same one */
+    int *last_read; /* by storage tensor of the old graph: the last node that reads it */
 } rewrite;
 
 static void push_node(rewrite *r, const ls_node *node) {
@@ -231,7 +243,7 @@ static ls_tensor push_tensor(rewrite *r, const ls_tensor_info *info) {
 
 static ls_tensor again(rewrite *r, ls_tensor t);
 
-/* Node n once more; its inputs are looked up first, so that they stand before it. */
+/* Adds a second copy of node n. The inputs are made again first, so that their nodes come before it. */
 static void clone_node(rewrite *r, int n) {
     const ls_graph *g = r->c->g;
     ls_node node = g->nodes[n];
@@ -251,17 +263,17 @@ static void clone_node(rewrite *r, int n) {
     push_node(r, &node);
 }
 
-/* The tensor as the backward pass finds it: itself where it was kept, else made again, once. */
+/* The tensor that the backward pass reads: t itself if it was kept, else t made again, once. */
 static ls_tensor again(rewrite *r, ls_tensor t) {
     const ls_graph *g = r->c->g;
     if (r->again[t.id].id != 0) return r->again[t.id];
     const int owner = owner_of(g, t), producer = ls_graph_tensor(g, t)->producer;
     if (owner < 0 || owner >= g->forward_nodes || r->c->kept[owner]) return t;
-    clone_node(r, producer); /* t's own node: the owner, or one that renames what the owner made */
+    clone_node(r, producer); /* t's own node: the owner, or a node that renames the owner's result */
     return r->again[t.id];
 }
 
-/* Whether to make the tensor again a node that mixes tokens is made again. */
+/* Whether making the tensor again takes a node that mixes tokens. */
 static bool needs_mixing(const rewrite *r, ls_tensor t) {
     const ls_graph *g = r->c->g;
     const int owner = owner_of(g, t);
@@ -277,7 +289,10 @@ static int64_t bytes_of(const ls_graph *g, ls_tensor t) {
     return ls_shape_elements(&info->shape) * (int64_t)ls_dtype_bytes(info->dtype);
 }
 
-/* By how much the results that wait grow when the node has been run: what it makes, less what it reads last. */
+/*
+ * By how many bytes the waiting results grow when the node has run: the bytes that it makes, less those that it is the
+ * last to read.
+ */
 static int64_t growth_of(const rewrite *r, int n) {
     const ls_node *node = &r->c->g->nodes[n];
     int64_t bytes = 0;
@@ -286,7 +301,7 @@ static int64_t growth_of(const rewrite *r, int n) {
             bytes += bytes_of(r->c->g, node->out[i]);
     for (int i = 0; i < node->n_in; i++) {
         const int storage = ls_graph_tensor(r->c->g, node->in[i])->storage.id;
-        bool named = false; /* by an input before this one */
+        bool named = false; /* an earlier input has the same storage */
         for (int k = 0; k < i; k++) named |= ls_graph_tensor(r->c->g, node->in[k])->storage.id == storage;
         if (!named && r->last_read[storage] == n) bytes -= bytes_of(r->c->g, node->in[i]);
     }
@@ -294,9 +309,10 @@ static int64_t growth_of(const rewrite *r, int n) {
 }
 
 /*
- * Of the backward nodes from n to the next that mixes tokens: the one before which all that they read is made again.
- * Not each when it is read: if that takes an attention, results of the nodes before it wait meanwhile, and a run of
- * tiles ends there. It is made where the least waits.
+ * Among the backward nodes from n to the next one that mixes tokens: the node before which everything that they read is
+ * made again. If making it again takes an attention, each result cannot be made just before it is read: results of the
+ * nodes before the attention would wait meanwhile, and a region of tiles would end there. So everything is made again
+ * at the node where the fewest bytes wait.
  */
 static int find_turn(const rewrite *r, int n) {
     const ls_graph *g = r->c->g;
@@ -310,7 +326,7 @@ static int find_turn(const rewrite *r, int n) {
         least = waiting;
         turn = n + 1;
     }
-    return g->n_nodes; /* nothing takes long: all is made when it is read */
+    return g->n_nodes; /* nothing takes an attention: each result is made again when it is read */
 }
 
 static void make_again(rewrite *r, int n) {
@@ -330,10 +346,11 @@ static ls_graph *rewrite_graph(const candidates *c, ls_arena *arena) {
                  .again = LS_NEW_ARRAY(arena, ls_tensor, g->n_tensors),
                  .last_read = LS_NEW_ARRAY(arena, int, g->n_tensors)};
     for (int t = 0; t < g->n_tensors; t++) (void)push_tensor(&r, &g->tensors[t]);
-    LS_ASSERT(to->tensors != NULL); /* there is the empty one at least */
+    LS_ASSERT(to->tensors != NULL); /* there is at least the empty tensor */
     for (int n = 0; n < g->n_nodes; n++)
         for (int i = 0; i < g->nodes[n].n_in; i++) r.last_read[ls_graph_tensor(g, g->nodes[n].in[i])->storage.id] = n;
-    int turn = g->n_nodes; /* the node before which results are made again at once */
+    int turn =
+        g->n_nodes; /* the node before which the results for all nodes up to the next mixing one are made again */
     for (int n = 0; n < g->n_nodes; n++) {
         ls_node node = g->nodes[n];
         const bool backward = n >= g->forward_nodes;

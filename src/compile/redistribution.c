@@ -1,18 +1,18 @@
 /*
- * Redistribution nodes: where a tensor is spread over the ranks otherwise than a node needs it, a node stands between
- * that brings it from the one to the other. This pass puts them into the graph, so that no other lowering knows of
- * them; their own lowering is redistribute/placement.c. What the host reads has all heads and features, and terms of
- * them are added up: behind its node stands one more.
+ * Redistribution nodes: where a tensor is spread over the ranks otherwise than its reader needs it, a node between the
+ * two changes its placements. This pass inserts these nodes into the graph, so that no other lowering has to know about
+ * redistribution; their own lowering is redistribute/placement.c. Tensors that the host reads must have all heads and
+ * features, with partial sums added up: for them a node is inserted after the node that makes them.
  */
 #include "compile/compile_impl.h"
 
 #include <string.h>
 
-/* A tensor as some nodes need it. */
+/* A tensor with the placements that some nodes need. */
 typedef struct brought {
     ls_placements spread;
     ls_tensor tensor;
-    bool gathered, backward; /* from parts; for readers in the backward pass */
+    bool gathered, backward; /* made whole from parts; for readers in the backward pass */
     struct brought *next;
 } brought;
 
@@ -23,12 +23,12 @@ typedef struct insertion {
     const ls_sharding *sharding; /* of the old graph */
     ls_arena *arena;
     ls_sharding out;
-    brought **as;            /* by tensor: what has been brought since a program last began */
-    const brought *gathered; /* the last of these that was */
-    bool backward;           /* the node at work belongs to the backward pass */
+    brought **as;            /* by tensor: the redistributed tensors made since the current program began */
+    const brought *gathered; /* the last of these that was gathered */
+    bool backward;           /* the current node belongs to the backward pass */
     size_t tensor_capacity, wanted_capacity, node_capacity, unit_capacity;
     int n_tensors, n_wanted, n_nodes, n_units;
-    ls_tensor *fetch; /* beside those of the job */
+    ls_tensor *fetch; /* redistributed tensors for the host, besides those that the job fetches */
     int n_fetch;
     size_t fetch_capacity;
 } insertion;
@@ -48,7 +48,7 @@ bool ls_is_redistributed(const ls_graph *g, const ls_sharding *s, ls_axes axes) 
     return is;
 }
 
-/* of: a tensor of the old graph of that shape. */
+/* of: a tensor of the old graph with the same shape. */
 static ls_tensor push_tensor(insertion *p, int of, const ls_tensor_info *info, const ls_placements *spread) {
     ls_graph *to = p->graph.to;
     *LS_PUSH(p->arena, to->tensors, to->n_tensors, to->tensor_capacity) = *info;
@@ -58,19 +58,19 @@ static ls_tensor push_tensor(insertion *p, int of, const ls_tensor_info *info, c
     return ls_graph_at(to, to->n_tensors - 1);
 }
 
-/* What is decided for the node that was added last. */
+/* Appends the decisions about the node that was added last. */
 static void push_decisions(insertion *p, const ls_placements *wanted, ls_axes first_only) {
     *LS_PUSH(p->arena, p->out.first_only, p->n_nodes, p->node_capacity) = first_only;
     for (int i = 0; i < LS_NODE_INPUTS; i++)
         *LS_PUSH(p->arena, p->out.wanted, p->n_wanted, p->wanted_capacity) = wanted[i];
 }
 
-/* Adds the node that makes of `from`, which is tensor t as it is or as it has been brought, one that is spread so. */
+/* Adds the node that makes a tensor with placements `want` from `from`: tensor t itself, or a redistributed t. */
 static ls_tensor add_redistribute(insertion *p, ls_tensor t, ls_tensor from, const ls_placements *want) {
     ls_tensor_info info = *ls_graph_tensor(p->graph.from, t);
     info.role = LS_ROLE_VALUE;
     info.of = LS_NO_TENSOR;
-    info.boundary = false; /* that is what it is made of */
+    info.boundary = false; /* the tensor from which it is made is the boundary */
     info.name = ls_arena_printf(p->arena, "%s redistributed", info.name);
     info.output = 0;
     const ls_tensor made = push_tensor(p, t.id, &info, want);
@@ -82,12 +82,15 @@ static ls_tensor add_redistribute(insertion *p, ls_tensor t, ls_tensor from, con
     return made;
 }
 
-/* What was gathered for the forward pass is let go before the backward pass, unless nothing else has been since. */
+/*
+ * Whether a redistributed tensor can still be used. What was gathered for the forward pass is freed before the backward
+ * pass, unless nothing else has been gathered since.
+ */
 static bool is_there(const insertion *p, const brought *as) {
     return as->backward == p->backward || !as->gathered || p->gathered == as;
 }
 
-/* The tensor that is t, spread so: made of t, or of what has been brought of it, whichever sends least. */
+/* Tensor t with placements `want`: made from t itself or from a redistributed t, whichever sends least. */
 static ls_tensor bring(insertion *p, ls_tensor t, const ls_placements *want) {
     ls_tensor from = t;
     const ls_placements *have = &p->sharding->tensor[t.id];
@@ -124,7 +127,7 @@ static void copy_node(insertion *p, int n) {
     push_decisions(p, &p->sharding->wanted[n * LS_NODE_INPUTS], p->sharding->first_only[n]);
 }
 
-/* As the host reads a tensor. */
+/* The placements of a tensor that the host reads. */
 static ls_placements for_host(const ls_placements *spread, ls_axes features) {
     ls_placements want = *spread;
     want.partial &= ~features;
@@ -137,7 +140,10 @@ static bool is_fetched_in_parts(const ls_job *job, const ls_sharding *s, ls_axes
     return !ls_placements_equal(have, &want);
 }
 
-/* Of an output of the node the host reads what stands behind it; the parts stay where a later program reads them. */
+/*
+ * For an output of the node that the host reads, adds a redistributed tensor, which the host reads instead. The parts
+ * stay if a later program reads them.
+ */
 static void bring_fetched(insertion *p, int n) {
     const ls_job *job = p->job;
     for (int f = 0; f < job->n_fetch; f++) {

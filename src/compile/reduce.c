@@ -1,8 +1,8 @@
 /*
- * Gradients are partial sums over the ranks that have the same part of a parameter: those along all axes but tp. Where
- * the last addition to a group is done, its buckets leave to be reduced and scattered over these ranks
- * (redistribute/reduce_scatter.c), while the backward pass goes on. What else is summed over tp is at the end of a step
- * (ls_lowering_features).
+ * Gradients are partial sums over the ranks that have the same part of a parameter: those along all axes except tp.
+ * After the last addition to a group, its buckets are reduced and scattered over these ranks
+ * (redistribute/reduce_scatter.c) while the backward pass continues. Gradients that must also be summed over tp are
+ * summed at the end of a step (ls_lowering_features).
  */
 #include "compile/pass.h"
 #include "compile/redistribute/redistribute.h"
@@ -10,21 +10,21 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* All buckets, in the order in which they leave. */
+/* The reduce-scatters of all buckets, in the order in which they begin. */
 typedef struct reduction {
     int n;
     ls_addends *addends;
-    ls_reduce_scatter *buckets; /* once their slots are made */
-    bool adds;                  /* to what the shard has of earlier micro-batches */
+    ls_reduce_scatter *buckets; /* once their slots exist */
+    bool adds;                  /* they add to the shard's sums of earlier micro-batches */
     int begun;
 } reduction;
 
-/* A bucket that leaves. */
+/* The reduce-scatter of one bucket. Params of the node that begins it. */
 typedef struct leaving {
     reduction *of;
     int bucket;
-    ls_group_sum **sums; /* its group's, on this rank */
-    int n_sums;          /* 0: they outlive programs */
+    ls_group_sum **sums; /* the sums of its group on this rank */
+    int n_sums;          /* 0: the sums outlive programs */
 } leaving;
 
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
@@ -35,12 +35,12 @@ static void lower_slots(ls_builder *b, const ls_program_node *node) {
                                         r->n, r->addends);
 }
 
-/* The bucket's elements of what has all of its group. */
+/* The bucket's elements of an operand that has all elements of the group. */
 static ls_operand bucket_of(const ls_builder *b, const ls_bucket *bucket, ls_operand all) {
     return ls_operand_slice(all, 0, bucket->start - b->packing->groups[bucket->group].start, bucket->count);
 }
 
-/* The bucket's sums to its owners' shards. */
+/* Begins to reduce the bucket's sums into the shards of their owners. */
 static void lower_reduce(ls_builder *b, const ls_program_node *node) {
     const leaving *l = node->params;
     const ls_bucket *bucket = &b->packing->buckets[l->bucket];
@@ -62,7 +62,7 @@ static const ls_lowering slots_made = {.name = "reduce slots", .lower = lower_sl
 
 /* --- when each bucket leaves -------------------------------------------------------------------------------------- */
 
-/* A bucket, and the place in the list of the last node that adds to its group; INT_MAX: none does. */
+/* A bucket, and the index in the list of the last node that adds to its group; INT_MAX: none does. */
 typedef struct turn {
     int bucket, after;
 } turn;
@@ -72,7 +72,7 @@ static int by_turn(const void *x, const void *y) {
     return a->after != c->after ? (a->after > c->after ? 1 : -1) : c->bucket - a->bucket;
 }
 
-/* By group: the place of the last node that adds to its gradients. */
+/* By group: the index in the list of the last node that adds to its gradients. */
 static int *find_ends(const ls_builder *b, const ls_program_nodes *nodes) {
     const ls_graph *g = b->job->graph;
     int *last = LS_NEW_ARRAY(b->image->arena, int, b->packing->n_groups + 1);
@@ -89,7 +89,10 @@ static int *find_ends(const ls_builder *b, const ls_program_nodes *nodes) {
     return last;
 }
 
-/* Of buckets whose groups are complete at once, those later in the flat space leave first. */
+/*
+ * All buckets in the order in which they leave. If the groups of several are complete at the same node, those later in
+ * the flat space leave first.
+ */
 static turn *find_turns(const ls_builder *b, const ls_program_nodes *nodes) {
     const int *last = find_ends(b, nodes), n = b->image->n_trained_pieces;
     turn *turns = LS_NEW_ARRAY(b->image->arena, turn, n + 1);
@@ -100,7 +103,7 @@ static turn *find_turns(const ls_builder *b, const ls_program_nodes *nodes) {
 
 /* --- the pass ----------------------------------------------------------------------------------------------------- */
 
-/* Puts a bucket's node there; where nothing adds to its group, before it what makes a sum of zeros. */
+/* Appends a bucket's node; if nothing adds to its group, first a node that makes a sum of zeros. */
 static void put(const ls_builder *b, ls_program_nodes *to, int together, reduction *r, int bucket) {
     leaving *l = LS_NEW(b->image->arena, leaving);
     const int group = b->packing->buckets[bucket].group;

@@ -1,14 +1,14 @@
 /*
- * A region: its nodes are lowered for one tile of tokens after the other. Where sums are canonical, a tile is a chunk
- * of the sequence, and what the region adds to is made chunk by chunk, along a tree (chunks.c).
+ * A region: its nodes are lowered for one tile of tokens after the other. If sums are canonical, a tile is a chunk of
+ * the sequence, and the sums to which the region adds are made chunk by chunk along a tree (chunks.c).
  */
 #include "compile/pass.h"
 
-/* A sum over tokens to which a region adds, where that is made chunk by chunk. */
+/* A sum over tokens to which a region adds chunk by chunk. */
 typedef struct tile_sum {
     ls_tensor storage;
-    bool gradient;    /* of a parameter; else it is the loss, or a sum that lives in the program alone */
-    bool loss;        /* or a term of it: a sum over tokens of the forward pass */
+    bool gradient;    /* of a parameter; else it is the loss, or a sum that does not outlive the program */
+    bool loss;        /* the loss or a term of it: a sum over tokens in the forward pass */
     ls_operand place; /* where the sum lies while no region adds to it */
     ls_chunk_sum sum;
 } tile_sum;
@@ -45,7 +45,10 @@ static bool is_known(const tile_sums *sums, ls_tensor storage) {
     return known;
 }
 
-/* What the region adds to. A gradient is made where it leaves from, and the loss besides its place. */
+/*
+ * The sums to which the region adds. A gradient is summed at its own place, from where it is reduced; any other sum in
+ * a new buffer, from which it is added to its place at the end.
+ */
 static tile_sums begin_sums(ls_builder *b, const ls_program_node *region) {
     const int chunks = ls_my_chunks(b).n;
     tile_sums sums = {0};
@@ -67,7 +70,7 @@ static tile_sums begin_sums(ls_builder *b, const ls_program_node *region) {
     return sums;
 }
 
-/* From here on the region adds to what is made of this chunk, of which there is nothing yet. */
+/* From here on the region adds to the addend of this chunk, which begins as zero. */
 static void begin_chunk(ls_builder *b, const tile_sums *sums, int chunk) {
     for (int i = 0; i < sums->n; i++) {
         const tile_sum *s = &sums->list[i];

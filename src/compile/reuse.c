@@ -1,19 +1,19 @@
 /*
- * In-place reuse: where a kernel is the last reader of a buffer and writes another, no larger, for the first time, and
- * can put the one in the other's place, the second buffer takes over the first one's bytes. Not for what outlives the
- * program, nor for the heap, whose buffers must be alike on all ranks.
+ * In-place reuse: if a kernel is the last reader of one buffer and the first writer of another that is not larger, and
+ * can write its output in place of that input, the second buffer takes over the bytes of the first. This is not done
+ * for buffers that outlive the program, nor in the heap, whose buffers must be the same on all ranks.
  */
 #include "compile/compile_impl.h"
 #include "program/program.h"
 
-/* A buffer of the program's own that begins or ends with the instruction, as the operand says. */
+/* Whether the operand begins a private buffer of the program, which could give or take bytes. */
 static bool may_pass(const ls_image *image, int program, const ls_operand *o) {
     if (o->buffer < 0 || o->offset != 0) return false;
     const ls_buffer *b = &image->buffers[o->buffer];
     return b->program == program && b->space == LS_PRIVATE;
 }
 
-/* Every operand of the instruction that lies in the buffer is one in whose place the output may lie. */
+/* Whether the output may overwrite every operand of the instruction that lies in the buffer. */
 static bool all_agree(const ls_instr *instr, int output, int buffer) {
     for (int i = 0; i < instr->n_in; i++) {
         if (instr->in[i].buffer != buffer) continue;
@@ -25,7 +25,7 @@ static bool all_agree(const ls_instr *instr, int output, int buffer) {
     return true;
 }
 
-/* The buffer whose bytes the output takes over, or -1. */
+/* The buffer whose bytes the output takes over; -1: none. */
 static int find_giver(const ls_image *image, int program, int at, int output, const int *taker) {
     const ls_instr *instr = &image->programs[program].instrs[at];
     const ls_operand *out = &instr->out[output];

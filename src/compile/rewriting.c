@@ -1,6 +1,7 @@
 /*
- * A graph written again, node by node: with nodes put in between, or some left out. Nodes get new numbers; the job's
- * programs, and gradient nodes with the nodes that they differentiate, follow them. Tensors are the caller's to copy.
+ * A graph is rewritten node by node, with some nodes inserted or left out. Nodes get new numbers, which are also
+ * changed in the job's programs and in the references of gradient nodes to the nodes that they differentiate. The
+ * caller copies the tensors.
  */
 #include "compile/compile_impl.h"
 

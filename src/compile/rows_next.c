@@ -1,5 +1,6 @@
 /*
- * A convolution and a shift for one more token: rows of the last tokens move up by one, and its own comes behind them.
+ * A convolution and a shift for one more token: the kept rows of the last tokens move up by one, and the new token's
+ * row is put after them.
  */
 #include "compile/compile_impl.h"
 

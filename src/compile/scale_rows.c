@@ -1,7 +1,7 @@
 /*
- * scale_rows and its gradient by the table, where ranks along axes of features have parts of the tokens and of the
- * table: a rank computes its own tokens whose rows of the table it has, and those that others send it
- * (redistribute/deal.c).
+ * scale_rows and its gradient with respect to the table, where ranks along axes of features have parts of the tokens
+ * and of the table. A rank computes those tokens, its own and those that other ranks send it, whose rows of the table
+ * it has (redistribute/deal.c).
  */
 #include "compile/redistribute/redistribute.h"
 
@@ -33,8 +33,8 @@ static ls_deal deal_of(ls_builder *b, const ls_program_node *at, ls_axes axes) {
 }
 
 /*
- * A round begins before the one in front of it is served, and ends after the next: so rows travel meanwhile. Where the
- * node adds to a sum, nothing comes back.
+ * Round j + 1 begins before round j is computed, and round j ends after round j + 1 is computed, so that rows travel
+ * during the computation. If the node adds to a sum, no rows are returned.
  */
 static void lower(ls_builder *b, const ls_program_node *at) {
     const ls_axes axes = ls_exchanged(b, at->of);

@@ -1,28 +1,28 @@
 /*
- * Schedule: a new order for a program's list, on a clock. Lowering emits communication where it reads best; here puts
- * go as early and waits as late as dependencies (depend.c) and memory allow.
+ * Schedule: a new order for a program's list, found on a simulated clock. Lowering emits communication where its code
+ * is easiest to read; here puts move as early and waits as late as dependencies (depend.c) and memory allow.
  *
- *   - What others see, the chain, keeps its order: signals, puts, waits for "free", and kernels that touch the heap.
- *     Each goes as early as what it needs is there.
- *   - A wait for data goes right in front of the first instruction that needs what arrives; where none does, it stays.
- *   - A kernel keeps its turn unless it would have to wait. Then others fill the time: the first of those behind it
- *     that need not wait (hoisted), else the last before it that nobody has needed yet (sunk).
+ *   - The chain is what other ranks see: signals, puts, waits for "free", and kernels that touch the heap. It keeps its
+ *     order. Each element is placed as soon as everything that it needs is there.
+ *   - A wait for data is placed right before the first instruction that needs the data; if none does, it stays.
+ *   - A kernel keeps its turn unless it would have to wait. Then another kernel fills the time: the first one after it
+ *     that need not wait (it is hoisted), else the last one before it that nothing has needed yet (it is sunk).
+ *   - A copy to memory of the host, or back, keeps its place in the list, and takes no time of the kernels.
  *
- *   - What is copied to memory of the host and back keeps its place in the list, and takes no time of the kernels.
+ * Assumptions about other ranks. Ranks of this rank's stage have about the same list and are at about the same place in
+ * it: what they send arrives when this rank's put of the same epoch would arrive, but not before LATENCY has passed.
+ * Being prepared for a slow network or a late rank costs nothing; it only changes the order. Ranks of other stages have
+ * other lists; the timetable says when their turns end. If the timetable says that this rank is idle, moving kernels
+ * from before the idle time to after it gains nothing.
  *
- * What others do. Ranks of this rank's stage have about the same list and are about as far: what they send arrives
- * when the own put of the same epoch would. They are never nearer than LATENCY: being ready for a slow network or a
- * late rank costs nothing but order. Ranks of other stages have other lists, of which the timetable says when their
- * turns end. Where it says that this rank is idle, nothing is gained by moving kernels from before that to behind it.
+ * Memory. If an instruction moves, its buffers live longer: from the new place to the old one, or the reverse. It moves
+ * only if the live bytes, in each arena, nowhere exceed the most that the emitted list has anywhere.
  *
- * Memory: moving an instruction makes buffers live longer, from its new place to its old one or the other way. It is
- * done only where the live bytes stay at or below the most that the emitted list has anywhere, in each arena.
- *
- * No deadlock. What sets a word keeps the order of its epochs (ls_epoch), and waits for data only move behind chain
- * elements, where nothing but instructions of their own rank needs them. So what sets a word still comes after awaits
- * of earlier epochs alone, on every rank, and along any chain of waits epochs fall: there is no cycle, however each
- * rank orders its kernels. Nothing in this looks at another rank's list: ranks need not come to the same order, nor
- * have the same list, and whether the times are right, of kernels or of other stages, does not matter.
+ * No deadlock. Instructions that set words keep the order of their epochs (ls_epoch). Waits for data only move to after
+ * chain elements, and only instructions of this rank need them there. So an instruction that sets a word still comes
+ * only after awaits of earlier epochs, on every rank. Along any chain of waits epochs therefore fall, so there is no
+ * cycle, however each rank orders its kernels. None of this depends on another rank's list: ranks need not find the
+ * same order, nor have the same list, and the assumed times of kernels and of other stages need not be right.
  */
 #include "compile/compile_impl.h"
 #include "program/program.h"
@@ -30,38 +30,38 @@
 #include <math.h>
 #include <string.h>
 
-/* Instructions that are looked at, ahead and back, for something to fill a wait. */
+/* How many instructions ahead of the head, and back, are searched for a kernel that fills a wait. */
 enum { WINDOW = 16 };
 #define LATENCY 10e-3 /* seconds */
 
 typedef struct schedule {
     ls_image *image;
-    ls_arena *arena; /* for as long as it takes */
+    ls_arena *arena; /* scratch for the scheduling */
     ls_program *program;
-    int index; /* of the program */
+    int index; /* index of the program */
     int n;
     ls_dependencies needs;
     ls_rates rates;
     /* By instruction, numbered as emitted: */
     int *before;      /* the chain element before it; -1: none */
-    int *counterpart; /* of a wait: the own signal or put that stands for the peer's; -1: none */
+    int *counterpart; /* of a wait: this rank's signal or put whose time stands for the peer's; -1: none */
     bool *in_chain;
-    bool *awaited; /* something stands behind it */
+    bool *awaited; /* some instruction depends on it */
     bool *placed;
-    bool *needed;             /* something placed stands behind it */
-    bool *fills;              /* it was moved into time in which nothing else could run */
-    double *begin, *done;     /* when placed: seconds; done: through, or arrived at the peer */
-    double *arrives;          /* of what another stage sends; INFINITY: the head has not come to it */
-    double *early;            /* of the same: by how much it comes before it is needed */
-    int64_t *live[LS_SPACES]; /* bytes, at least what is live there */
+    bool *needed;             /* an instruction that is placed depends on it */
+    bool *fills;              /* it was moved into time in which nothing else could run here */
+    double *begin, *done;     /* seconds, once placed; done: when it has run, or has arrived at the peer */
+    double *arrives;          /* of data that another stage sends; INFINITY: the head has not reached the wait yet */
+    double *early;            /* of the same data: by how much it arrives before it is needed */
+    int64_t *live[LS_SPACES]; /* by instruction: an upper bound of the live bytes */
     int64_t most[LS_SPACES];
-    int *taker; /* who takes over a buffer's bytes, as emitted */
-    int *order; /* the new one; -1: sunk from here */
+    int *taker; /* by buffer: the buffer that takes over its bytes, as emitted */
+    int *order; /* the new order; -1: the instruction here has been sunk */
     int n_order;
-    int head;   /* the first instruction that is not placed (or a wait for data, whose turn comes with its reader) */
+    int head; /* the first instruction that is not placed, except waits for data, which are placed with their readers */
     int *chain; /* chain elements in order */
     int n_chain, next_chain;
-    double now, link; /* when kernels have got so far, and the copies to memory of the host and back */
+    double now, link; /* the times up to which kernels, and copies to memory of the host and back, are placed */
 } schedule;
 
 static const ls_instr *instr_at(const schedule *s, int i) { return &s->program->instrs[i]; }
@@ -70,10 +70,10 @@ static bool is_data_wait(const ls_instr *instr) { return ls_traits(instr)->await
 
 static bool is_on_link(const ls_instr *instr) { return instr->queue == LS_LINK; }
 
-/* It sets a word and sends nothing. */
+/* Whether the instruction sets a word and sends nothing. */
 static bool is_signal(const ls_instr *instr) { return ls_traits(instr)->sets && !ls_traits(instr)->moves; }
 
-/* Whether an operand lies in the heap, in a buffer that shares bytes with others. */
+/* Whether an operand lies in a buffer of the heap that shares bytes with other buffers. */
 static bool touches_heap(const schedule *s, const ls_instr *instr) {
     for (int k = 0; k < ls_instr_operands(instr); k++) {
         const int b = ls_instr_access_at(instr, k).operand->buffer;
@@ -91,11 +91,12 @@ static bool is_chain(const schedule *s, int i) {
 /* --- setting up --------------------------------------------------------------------------------------------------- */
 
 /*
- * What stands for what the peer sends: the own signal or put of the awaited epoch, or, where this rank had nothing to
- * say then, the last one before it. sets: the n that set words, as emitted, so that their epochs rise. -1: none.
+ * The instruction of this rank whose time stands for what the peer sends: the signal or put of the awaited epoch, or
+ * the last one before that epoch if this rank has none in it. sets: the n instructions that set words, as emitted, so
+ * that their epochs rise. -1: none.
  */
 static int find_counterpart(const schedule *s, const int *sets, int n, ls_epoch awaited) {
-    int low = 0, high = n; /* those before low are not later, those from high on are */
+    int low = 0, high = n; /* sets before `low` are not later than `awaited`, sets from `high` on are */
     while (low < high) {
         const int middle = (low + high) / 2;
         if (ls_epoch_compare(instr_at(s, sets[middle])->epoch, awaited) <= 0)
@@ -145,7 +146,7 @@ static void set_up(schedule *s) {
     for (int i = 0; i < s->n; i++) s->arrives[i] = INFINITY;
     for (int i = 0; i < s->n; i++) s->early[i] = instr_at(s, i)->timed ? fmax(0, -instr_at(s, i)->behind) : INFINITY;
     s->chain = LS_NEW_ARRAY(arena, int, s->n);
-    s->order = LS_NEW_ARRAY(arena, int, 2 * s->n); /* with the places that sunk instructions left */
+    s->order = LS_NEW_ARRAY(arena, int, 2 * s->n); /* twice n: a sunk instruction leaves its old place empty */
     ls_depend(s->image, s->index, arena, &s->needs);
     for (int i = 0; i < s->n; i++) {
         if (instr_at(s, i)->kind != LS_INSTR_KERNEL && instr_at(s, i)->kind != LS_INSTR_PUT) continue;
@@ -157,7 +158,7 @@ static void set_up(schedule *s) {
 
 /* --- when --------------------------------------------------------------------------------------------------------- */
 
-/* Whether all that must stand before it is placed, or is a wait for data that can be placed now. */
+/* Whether every instruction that must come before i is placed, or is a wait for data that can be placed now. */
 static bool may_go(const schedule *s, int i) {
     if (s->before[i] >= 0 && !s->placed[s->before[i]] && instr_at(s, i)->kind != LS_INSTR_KERNEL) return false;
     for (int k = s->needs.first[i]; k < s->needs.first[i + 1]; k++) {
@@ -173,21 +174,24 @@ static double transfer(const schedule *s, int wait) {
     return from >= 0 && s->placed[from] ? s->done[from] : s->now;
 }
 
-/* When what needs i may begin: a put's source is free once it has been sent (done), not only when it has arrived. */
+/*
+ * When an instruction that depends on i may begin. The source of a put is free once it has been sent (done), before it
+ * has arrived.
+ */
 static double over(const schedule *s, int i) {
     const ls_instr *instr = instr_at(s, i);
     if (is_data_wait(instr)) return transfer(s, i);
     return ls_traits(instr)->sets ? s->begin[i] : s->done[i];
 }
 
-/* When all that it needs is there; it may go. */
+/* When everything that i needs is there; may_go(i) must hold. */
 static double earliest(const schedule *s, int i) {
     double t = 0;
     for (int k = s->needs.first[i]; k < s->needs.first[i + 1]; k++) t = fmax(t, over(s, s->needs.on[k]));
     return t;
 }
 
-/* Of a kernel; of a put or signal until it is there. */
+/* The time of a kernel; of a put or signal, the time until it has arrived. */
 static double seconds_of(const schedule *s, int i) {
     const ls_instr *instr = instr_at(s, i);
     if (is_signal(instr)) return s->rates.latency;
@@ -205,7 +209,7 @@ static void place(schedule *s, int i) {
     s->placed[i] = true;
     s->order[s->n_order++] = i;
     s->begin[i] = fmax(s->now, earliest(s, i));
-    if (instr->kind == LS_INSTR_PUT) /* once its slot is free, which the element before it says */
+    if (instr->kind == LS_INSTR_PUT) /* not before its slot is free: the chain element before it waits for that */
         s->begin[i] = fmax(s->begin[i], s->before[i] >= 0 ? s->done[s->before[i]] : 0);
     if (is_on_link(instr)) s->begin[i] = fmax(s->begin[i], s->link);
     s->done[i] = s->begin[i] + seconds_of(s, i);
@@ -220,7 +224,10 @@ static void place(schedule *s, int i) {
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-/* The program's own buffer behind access k; NULL: none, or one that an earlier access has named already. */
+/*
+ * The program's own buffer in which operand k lies; NULL: it is not the program's own, or an earlier operand lies in it
+ * too.
+ */
 static ls_buffer *buffer_of(const schedule *s, const ls_instr *instr, int k) {
     const ls_instr_access access = ls_instr_access_at(instr, k);
     const int b = access.operand->buffer;
@@ -232,8 +239,8 @@ static ls_buffer *buffer_of(const schedule *s, const ls_instr *instr, int k) {
 }
 
 /*
- * Instructions, from..to - 1, at which the buffer would be live as well, were it touched at the head; scratch is only
- * then.
+ * The instructions *from .. *to - 1 at which the buffer would also be live if it were touched at the head. Scratch
+ * would be live only there.
  */
 static void find_extension(const schedule *s, const ls_buffer *b, int *from, int *to) {
     const bool scratch = b->kind == LS_BUFFER_WORKSPACE;
@@ -245,7 +252,10 @@ static void find_extension(const schedule *s, const ls_buffer *b, int *from, int
     }
 }
 
-/* Adds the bytes where the buffer would be live as well; false: that is too much somewhere. */
+/*
+ * Adds the bytes at the instructions where the buffer would also be live; false: the sum exceeds the limit at one of
+ * them.
+ */
 static bool add_live(schedule *s, const ls_buffer *b, int64_t bytes) {
     int from, to;
     bool fits = true;
@@ -264,8 +274,8 @@ static bool add_all(schedule *s, const ls_instr *instr, int sign) {
 }
 
 /*
- * Makes the buffers of i live from the head to where they first were (to hoist it) or from where they last were to the
- * head (to sink it). False, and nothing changed: it takes too much memory.
+ * Makes the buffers of i live from the head to their first use (to hoist i), or from their last use to the head (to
+ * sink i). False, with nothing changed: this takes too much memory.
  */
 static bool extend(schedule *s, int i) {
     const ls_instr *instr = instr_at(s, i);
@@ -282,14 +292,14 @@ static bool extend(schedule *s, int i) {
     return true;
 }
 
-/* A kernel that may fill time in which nothing else could run. */
+/* Whether the instruction is a kernel that may fill time in which nothing else could run. */
 static bool is_movable(const schedule *s, int i) {
     return instr_at(s, i)->kind == LS_INSTR_KERNEL && !s->in_chain[i] && !is_on_link(instr_at(s, i));
 }
 
 /* --- moves -------------------------------------------------------------------------------------------------------- */
 
-/* Places what comes next in the chain as far as it may go and is near. */
+/* Places the next elements of the chain, as long as they may go and are near. */
 static void advance_chain(schedule *s) {
     while (s->next_chain < s->n_chain) {
         const int i = s->chain[s->next_chain];
@@ -299,8 +309,8 @@ static void advance_chain(schedule *s) {
 }
 
 /*
- * What may fill the time until the head can be placed: twice that time, where it waits for another stage; anything
- * where it waits for a rank of its own, which is no nearer than it is taken to be.
+ * The most seconds that a kernel may take to fill the time until the head can be placed: twice that time if the head
+ * waits for another stage; no limit if it waits for a rank of its own stage, whose data may come later than assumed.
  */
 static double most_seconds(const schedule *s) {
     const double until = earliest(s, s->head);
@@ -310,7 +320,7 @@ static double most_seconds(const schedule *s) {
     return timed ? 2 * (until - s->now) : INFINITY;
 }
 
-/* Places an instruction from behind the head that need not wait; false: there is none. */
+/* Places an instruction from after the head that need not wait; false: there is none. */
 static bool hoist(schedule *s) {
     const double most = most_seconds(s);
     const int end = (int)ls_min(s->n, s->head + WINDOW);
@@ -324,7 +334,7 @@ static bool hoist(schedule *s) {
     return false;
 }
 
-/* Moves the kernel at that place of the order to the head; what is between begins so much earlier. */
+/* Moves the kernel at that place of the order to the head; the instructions between begin earlier by its time. */
 static void move_back(schedule *s, int at) {
     const int i = s->order[at];
     const double seconds = s->done[i] - s->begin[i];
@@ -342,12 +352,12 @@ static void move_back(schedule *s, int at) {
 }
 
 /*
- * Moves a kernel that stands before the put awaited here, unless the time that this saves would be spent in waiting for
- * another stage between the two. False: there is none.
+ * Moves to the head a kernel that is placed before the put that is awaited here, unless the time that this saves would
+ * be spent on waiting for another stage between the two. False: there is none.
  */
 static bool sink(schedule *s) {
-    bool puts = false;       /* behind it */
-    double early = INFINITY; /* of all that other stages send behind it */
+    bool puts = false;       /* a put comes after the kernel */
+    double early = INFINITY; /* the least that data of other stages arrives early, after the kernel */
     const double most = most_seconds(s);
     for (int at = s->n_order - 1, end = (int)ls_max(0, s->n_order - WINDOW); at >= end; at--) {
         const int i = s->order[at];
@@ -380,7 +390,7 @@ static void schedule_program(ls_image *image, int index, ls_arena *scratch) {
     s.n = s.program->n_instrs;
     if (s.n == 0) return;
     set_up(&s);
-    if (s.n_chain == 0) return; /* nobody to wait for */
+    if (s.n_chain == 0) return; /* no rank to wait for */
     run(&s);
     ls_instr *old = ls_arena_copy(scratch, s.program->instrs, sizeof *old * (size_t)s.n);
     int n = 0;

@@ -1,4 +1,4 @@
-/* What is cut over all ranks: the modes of --shard. */
+/* What is sharded over the ranks: the modes of --shard. */
 #include "compile/compile.h"
 
 #include <string.h>

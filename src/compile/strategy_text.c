@@ -1,11 +1,11 @@
-/* What --strategy says: how each kind of layer along the sequence is done over the ranks. */
+/* The value of --strategy: how each kind of layer that works along the sequence is computed by several ranks. */
 #include "compile/compile.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A kind of layer, the member of ls_strategies that is its own, and the names that this may have. */
+/* A kind of layer, its member of ls_strategies, and the names that this member may have. */
 typedef struct kind {
     const char *name, *about;
     size_t member;
@@ -35,7 +35,7 @@ typedef struct span {
 
 static bool is_name(span s, const char *name) { return s.bytes == strlen(name) && strncmp(s.text, name, s.bytes) == 0; }
 
-/* One of the names that a kind knows; "auto" leaves *out as it is. */
+/* Parses one of the names of a kind; "auto" leaves *out as it is. */
 static ls_status parse_name(const kind *k, span name, const char **out) {
     char known[200] = "";
     size_t used = 0;

@@ -1,8 +1,8 @@
 /*
- * Gradients on this rank. Where those of a group have a buffer of their own, which leaves to be reduced over the ranks,
- * a node makes it before the first node that adds to it: one sum of all nodes of a program, or, where sums are
- * canonical, one of each set of nodes that stand together (ls_program_node). And the nodes are found that are the first
- * to add to a sum of which there is nothing yet: these write it.
+ * Sums of gradients on this rank. If a group's gradients have a buffer of their own, which is then reduced over the
+ * ranks, this pass inserts a node that makes the buffer before the first node that adds to it. There is one such sum
+ * for all nodes of a program; if sums are canonical, one for each set of nodes that stand together (ls_program_node).
+ * The pass also marks the nodes that are the first to add to an empty sum: these write the sum instead.
  */
 #include "compile/pass.h"
 
@@ -12,12 +12,12 @@ bool ls_sums_leave(const ls_builder *b) {
     return ls_program_reduces(b, b->row) && !ls_gradients_stay(b) && b->packing->n_trained > 0 && !persist;
 }
 
-/* Whether the program finds nothing in its sums. */
+/* Whether the program begins its sums, instead of adding to those that it finds. */
 static bool begins_sums(const ls_builder *b) {
     return ls_program_reduces(b, b->row) && (b->row->sums == LS_SUMS_BEGUN || b->packing->cut->gradients);
 }
 
-/* The parameter to whose gradients output o of the graph's node adds, by its index in flats; -1: to none. */
+/* The index in flats of the parameter to whose gradients output o of the graph's node adds; -1: none. */
 static int sum_at(const ls_builder *b, const ls_node *node, int o) {
     const ls_graph *g = b->job->graph;
     const ls_tensor storage = ls_graph_tensor(g, node->out[o])->storage;
@@ -53,12 +53,12 @@ static void mark_first(const ls_builder *b, ls_program_nodes *nodes, int first, 
 
 /* --- sums that leave ---------------------------------------------------------------------------------------------- */
 
-/* Nodes of the list whose additions are one sum. */
+/* The end of the unit that begins with node `first`: the nodes of the list whose additions go to one sum. */
 static int unit_past(const ls_builder *b, const ls_program_nodes *nodes, int first) {
     return b->target->canonical ? ls_nodes_past(nodes, first) : nodes->n;
 }
 
-/* Of the parameters of a group, whether one is marked. */
+/* Whether a parameter of the group is marked. */
 static bool is_any(const ls_builder *b, int group, const bool *marked) {
     const ls_group *g = &b->packing->groups[group];
     bool any = false;
@@ -67,8 +67,8 @@ static bool is_any(const ls_builder *b, int group, const bool *marked) {
 }
 
 /*
- * Puts a node there, of a region all of it, and in front of it what makes the sums that it is the first of its unit to
- * add to.
+ * Appends a node, with all nodes of its region if it is one; before it, the nodes that make the sums to which it is the
+ * first of its unit to add.
  */
 static void put_node(const ls_builder *b, ls_program_nodes *to, const ls_program_nodes *from, int first, int past,
                      const bool *adds_of_unit, bool *made) {
@@ -102,11 +102,14 @@ static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
 
 /* --- the node that makes a sum ------------------------------------------------------------------------------------ */
 
-/* Zeroes what no node writes: parameters that nothing there depends on, and what lies between parameters. */
+/*
+ * Zeroes the elements that no node writes: gradients of parameters to which no node of the unit adds, and padding
+ * between parameters.
+ */
 static void fill_gaps(ls_builder *b, const ls_group_sum *s) {
     const ls_group *group = &b->packing->groups[s->group];
     const int64_t element = (int64_t)ls_dtype_bytes(s->all.view.dtype);
-    int64_t written = 0; /* or zeroed, from the group's start on */
+    int64_t written = 0; /* elements from the group's start on that are written or zeroed */
     for (int f = group->first; f <= group->past; f++) {
         const bool past = f == group->past;
         if (!past && !s->adds[f]) continue;

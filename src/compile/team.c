@@ -1,4 +1,4 @@
-/* Teams, the ranks that stand at some distance in them, and the shares of their members. */
+/* Teams: peers at some distance in a team, and the shares of its members. */
 #include "compile/compile_impl.h"
 
 int ls_build_team(ls_builder *b, const ls_team *team) {
@@ -40,7 +40,7 @@ int ls_build_outer_team(ls_builder *b, int team, int inner) {
     return ls_build_team(b, &outer);
 }
 
-/* shift as one of 0 .. size - 1. */
+/* The shift as a number from 0 to the team's size - 1. */
 static int forward(const ls_builder *b, int team, int shift) {
     const int within = shift % ls_build_team_size(b, team);
     return within < 0 ? ls_team_back(&b->image->teams[team], -within) : within;

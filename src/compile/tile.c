@@ -1,25 +1,25 @@
 /*
- * Tiles: nodes that work token by token are run for some tokens after the other, so that what they hand to each other
- * exists for one tile only. A run of such nodes lies between two ops that mix tokens (attention, a convolution); of the
- * tensors in it only those that somebody outside makes or reads are whole. Sums over tokens (gradients of weights, the
- * loss) are added to tile by tile. Logits, their loss and their gradient are in one such run, and so is a feed-forward
- * block (Bekman et al., "Arctic long sequence training", arXiv 2506.13996, call these tiled logits and tiled MLP).
+ * Tiles: neighbouring token-wise nodes are run for one tile of tokens after the other, so that the tensors between them
+ * exist for one tile only. A run of such nodes lies between two ops that mix tokens (attention, a convolution). In a
+ * run only those tensors are whole that nodes outside make or read. Sums over tokens (gradients of weights, the loss)
+ * are added to tile by tile. Logits, their loss and their gradient are in one run, and so is a feed-forward block
+ * (Bekman et al., "Arctic long sequence training", arXiv 2506.13996, call these tiled logits and tiled MLP).
  */
 #include "compile/pass.h"
 
 #include <string.h>
 
-/* When a node of a run is lowered. */
+/* When a node of a run is executed. */
 typedef enum turn { BEFORE, IN_EACH_TILE, AFTER } turn;
 
-/* Nodes of the graph, first .. past - 1. */
+/* A run: nodes first .. past - 1 of the graph. */
 typedef struct run_of_tiles {
     int first, past;
     turn *turn; /* by node - first */
     ls_tiles of;
 } run_of_tiles;
 
-/* Which nodes touch a storage tensor: from the first to the last. */
+/* The first and the last node that touch each storage tensor. */
 typedef struct touches {
     int *first, *last; /* by storage tensor; -1: none */
 } touches;
@@ -50,7 +50,10 @@ static int64_t rows_of(const ls_builder *b, ls_tensor t) {
 
 /* --- finding runs ------------------------------------------------------------------------------------------------- */
 
-/* Whether one dimension of tokens is in all that has tokens. What is made of them may also be weights, or their sum. */
+/*
+ * Whether all tensors of the node that have tokens share one dimension of tokens. Results may also be weights, or sums
+ * over the tokens.
+ */
 static bool is_by_tokens(const ls_graph *g, const ls_node *node) {
     ls_node_dims dims;
     ls_node_dims_find(g, node, &dims);
@@ -67,20 +70,20 @@ static bool is_by_tokens(const ls_graph *g, const ls_node *node) {
     return is;
 }
 
-/* Tokens that the node works through one by one; 0: it does not. */
+/* The number of tokens through which the node works one by one; 0: it is not token-wise. */
 static int64_t node_rows(const ls_builder *b, int n) {
     const ls_graph *g = b->job->graph;
     const ls_node *node = &g->nodes[n];
     int64_t rows = 0;
     if (node->op->reach != LS_REACH_OWN || b->sharding->first_only[n] || !is_by_tokens(g, node)) return 0;
-    if (ls_exchanged(b, n) != 0) return 0; /* its messages are of all tokens */
+    if (ls_exchanged(b, n) != 0) return 0; /* its messages carry all tokens */
     for (int i = 0; i < ls_node_tensors(node); i++) {
         const ls_tensor t = ls_node_tensor(node, i);
         if (!has_factor(g, t)) continue;
         if (!ls_has_token_rows(g, t) || (rows != 0 && rows_of(b, t) != rows)) return 0;
         rows = rows_of(b, t);
     }
-    /* A whole result must be a sum that is added to, else each tile would make it anew. */
+    /* A result without tokens must be a sum that is added to; else each tile would overwrite it. */
     for (int o = 0; o < node->n_out; o++) {
         if (!ls_has_token_rows(g, node->out[o]) && node->op->in_place[o] == 0) return 0;
     }
@@ -94,10 +97,13 @@ static bool is_whole(const ls_graph *g, const ls_node *node) {
     return node->op->reach == LS_REACH_OWN;
 }
 
-/* Whether the node brings what the run reads, as a tensor that is gathered: it can be there before. */
+/*
+ * Whether the node is a redistribution, such as the gather of a tensor that the run reads: it can be done before the
+ * tiles.
+ */
 static bool brings(const ls_node *node) { return node->op == &ls_op_redistribute; }
 
-/* Whether the node reads what one of the run makes at that turn. */
+/* Whether the node reads a result of a node of the run that has that turn. */
 static bool reads_from(const ls_graph *g, const run_of_tiles *run, const ls_node *node, turn when) {
     for (int i = 0; i < node->n_in; i++) {
         const int from = ls_graph_tensor(g, node->in[i])->producer;
@@ -106,7 +112,7 @@ static bool reads_from(const ls_graph *g, const run_of_tiles *run, const ls_node
     return false;
 }
 
-/* The longest run from `first` on and before `limit`. */
+/* Finds the longest run that begins with `first` and ends before `limit`. */
 static void extend(const ls_builder *b, run_of_tiles *run, int first, int limit) {
     const ls_graph *g = b->job->graph;
     run->first = first;
@@ -128,7 +134,7 @@ static void extend(const ls_builder *b, run_of_tiles *run, int first, int limit)
     }
 }
 
-/* Narrows the run to the nodes between the first and the last that touch a tensor of that width. */
+/* Narrows the run to the nodes from the first to the last that touch a tensor of that width. */
 static bool narrow(const ls_builder *b, run_of_tiles *run, int64_t width) {
     const ls_graph *g = b->job->graph;
     int first = -1, last = -1;
@@ -145,7 +151,7 @@ static bool narrow(const ls_builder *b, run_of_tiles *run, int64_t width) {
     return first >= 0;
 }
 
-/* The least and the most tokens that a rank has, of a node that works through them one by one. */
+/* The least and the most tokens of a token-wise node that a rank has. */
 static ls_sizes rows_on_ranks(const ls_builder *b, const ls_node *node) {
     int i = 0;
     while (!has_factor(b->job->graph, ls_node_tensor(node, i))) i++;
@@ -156,15 +162,15 @@ static ls_sizes rows_on_ranks(const ls_builder *b, const ls_node *node) {
 }
 
 /*
- * Chooses the storage that exists for one tile only, and the tile. False: nothing is gained.
- * Whether a run is tiled must be the same on all ranks: gradients leave between runs (reduce.c), and the heap is alike
- * everywhere. Parameters that lie there are live from the first tile to the last, so a rank whose tokens would fit into
- * one tile has two as well.
+ * Chooses the storage that exists for one tile only, and the size of a tile. False: nothing is gained. All ranks must
+ * agree on whether a run is tiled: gradients leave between runs (reduce.c), and the heap must be the same everywhere.
+ * Parameters in the heap are live from the first tile to the last, so a rank whose tokens would fit into one tile also
+ * has two.
  */
 static bool fit(const ls_builder *b, const touches *all, run_of_tiles *run) {
     const ls_graph *g = b->job->graph;
     const ls_device_tiles tiles = ls_tiles_of(b->target);
-    double bytes = 0; /* of one token */
+    double bytes = 0; /* bytes of one token */
     int n = 0;
     for (int k = run->first; k < run->past; k++) {
         for (int i = 0; i < g->nodes[k].n_out && run->turn[k - run->first] == IN_EACH_TILE; i++) {
@@ -184,7 +190,8 @@ static bool fit(const ls_builder *b, const touches *all, run_of_tiles *run) {
     run->of.tile = b->target->saving.tile_rows != 0 ? b->target->saving.tile_rows : ls_tile_choose(&tiles, rows, bytes);
     if (run->of.tile >= rows || least < 2) return false;
     run->of.most = ls_min(run->of.tile, rows);
-    if (ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE) != 0) { /* along these, a tile's losses are put together */
+    if (ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE) !=
+        0) { /* along these axes ranks exchange the losses of each tile */
         run->of.even = ls_min(ls_ceil_div(rows, run->of.tile), least);
         run->of.most = ls_ceil_div(rows, run->of.even);
     }
@@ -208,7 +215,7 @@ static touches find_touches(const ls_builder *b) {
 
 /* --- canonical sums ----------------------------------------------------------------------------------------------- */
 
-/* What the node makes would depend on how many tokens are here. */
+/* The error: the bits of the node's result would depend on how many tokens this rank has. */
 static ls_status refuse(const ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
     return ls_error(LS_UNSUPPORTED,
@@ -216,7 +223,7 @@ static ls_status refuse(const ls_builder *b, int n) {
                     node->op->name, ls_graph_tensor(b->job->graph, node->out[0])->name);
 }
 
-/* Whether chunks can be the tiles of a run: its rows are the tokens of one sequence. */
+/* Whether the tiles of a run can be chunks: its rows must be the tokens of one sequence. */
 static ls_status check_run(const ls_builder *b, const run_of_tiles *run) {
     if (!b->target->canonical) return ls_ok();
     const ls_chunks mine = ls_my_chunks(b);
@@ -224,7 +231,7 @@ static ls_status check_run(const ls_builder *b, const run_of_tiles *run) {
     return run->of.rows == tokens ? ls_ok() : refuse(b, run->first);
 }
 
-/* Of the node's inputs those that have a term on each rank of a sequence. Their sum would be taken rank by rank. */
+/* The number of the node's inputs that have a term on each rank of a sequence: they would be summed rank by rank. */
 static int count_terms(const ls_builder *b, int n) {
     const ls_axes axes = ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE);
     int terms = 0;
@@ -233,7 +240,7 @@ static int count_terms(const ls_builder *b, int n) {
     return terms;
 }
 
-/* A node that is in no run. */
+/* Checks a node that is in no run. */
 static ls_status check_node(const ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
     const bool whole = is_whole(b->job->graph, node) && (node->op->in_place[0] != 0 || count_terms(b, n) < 2);
@@ -242,7 +249,7 @@ static ls_status check_node(const ls_builder *b, int n) {
 
 /* --- the pass ----------------------------------------------------------------------------------------------------- */
 
-/* The nodes of the run that have that turn. */
+/* Appends the nodes of the run that have that turn; returns their number. */
 static int put_turn(const ls_builder *b, ls_program_nodes *to, const ls_program_node *nodes, const run_of_tiles *run,
                     turn when) {
     int n = 0;
@@ -255,7 +262,10 @@ static int put_turn(const ls_builder *b, ls_program_nodes *to, const ls_program_
     return n;
 }
 
-/* What is done before the tiles, the region with what is done in each of them, and what is done behind them. */
+/*
+ * Appends the nodes that run before the tiles, the region with the nodes that run in each tile, and the nodes that run
+ * after them.
+ */
 static void put_run(const ls_builder *b, ls_program_nodes *to, const ls_program_node *nodes, const run_of_tiles *run) {
     ls_tiles *tiles = ls_arena_copy(b->image->arena, &run->of, sizeof run->of);
     (void)put_turn(b, to, nodes, run, BEFORE);
@@ -265,7 +275,7 @@ static void put_run(const ls_builder *b, ls_program_nodes *to, const ls_program_
     (void)put_turn(b, to, nodes, run, AFTER);
 }
 
-/* The run that begins with node n, in *out; false: none does, or it gains nothing. *past: the node behind it, or n. */
+/* Finds the run that begins with node n; false: none does, or it gains nothing. *past: the node after the run, or n. */
 static bool find_run(const ls_builder *b, const touches *all, int n, run_of_tiles *out, int *past) {
     const ls_graph *g = b->job->graph;
     ls_arena *arena = b->image->arena;
@@ -283,7 +293,7 @@ static bool find_run(const ls_builder *b, const touches *all, int n, run_of_tile
 static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
     if (b->target->saving.tile == LS_TILE_NONE && !b->target->canonical) return ls_ok();
     const touches all = find_touches(b);
-    const ls_program_node *from = nodes->list; /* one for each node of the graph, from the program's first on */
+    const ls_program_node *from = nodes->list; /* one for each node of the graph, from the program's first node on */
     ls_program_nodes to = {0};
     for (int n = b->row->first_node; n < b->row->end_node;) {
         run_of_tiles found;

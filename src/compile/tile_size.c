@@ -1,12 +1,12 @@
-/* How many tokens a tile has on a device. */
+/* The number of tokens of a tile on a device. */
 #include "compile/compile_impl.h"
 
 #include <math.h>
 
 /*
- * Where the user has not said how many tokens a tile has: no more tiles than a few, for of what is whole there is much
- * more by then, and each tile adds to all weights' gradients. Of thousands of tokens that takes little beside the
- * tile's products, so longer tiles are not made for it.
+ * The size of a tile if the user does not give one. Beyond MOST_TILES tiles, shorter tiles save little, since tensors
+ * that are not tiled take much more memory by then; and each tile adds to the gradients of all weights. With PLENTY
+ * tokens in a tile these additions take little time beside the tile's products, so tiles are not made longer for them.
  */
 enum { LEAST_TILE = 64, MOST_TILES = 24, PLENTY = 8192 };
 
@@ -20,6 +20,6 @@ ls_device_tiles ls_tiles_of(const ls_target *target) {
     const char *name;
     ls_device_traits device;
     const ls_status status = ls_device_choose(target->device, &name, &device);
-    LS_ASSERT(status.code == LS_OK); /* ls_compile has asked */
+    LS_ASSERT(status.code == LS_OK); /* ls_compile has checked it */
     return device.tiles;
 }

@@ -1,4 +1,5 @@
-/* Tensors whose first dimensions are batch and sequence, so that tokens are rows of memory; and a tile's part of them.
+/*
+ * Tensors whose first dimensions are batch and sequence, so that tokens are rows of memory; and a tile's part of them
  */
 #include "compile/compile_impl.h"
 

@@ -1,8 +1,8 @@
 /*
- * The end of a step, when the gradients are reduced: the scalars of the step are added over the ranks (totals.c). Then
- * each rank updates what it has of the optimiser's state, piece by piece, as that says. Where that is a shard and
- * parameters are whole, a group's new parameters go to everyone while the next group is updated; where it is all, each
- * rank gets the sums of all gradients before.
+ * The end of a step, after the gradients are reduced. The scalars of the step are added over the ranks (totals.c). Then
+ * each rank updates the part of the parameters for which it has the optimiser's state, piece by piece, as the optimiser
+ * says. If this is a shard and parameters are whole, a group's new parameters are gathered while the next group is
+ * updated. If it is all of them, each rank first gets the sums of all gradients.
  */
 #include "compile/optimizer/optimizer.h"
 #include "compile/pass.h"
@@ -13,10 +13,10 @@
 /* Groups that are updated together. */
 typedef struct update {
     int first, n;
-    const ls_operand *sums; /* of all gradients, where each rank updates all; NULL: it updates its shard */
+    const ls_operand *sums; /* of all gradients, if each rank updates all parameters; NULL: it updates its shard */
 } update;
 
-/* Elements of it. */
+/* Elements start .. start + count - 1 of the piece. */
 static ls_update_piece part_of(const ls_update_piece *piece, int64_t start, int64_t count) {
     ls_update_piece part = *piece;
     part.count = count;
@@ -30,8 +30,8 @@ static ls_update_piece part_of(const ls_update_piece *piece, int64_t start, int6
 }
 
 /*
- * Acts on a piece. Where the state waits in memory of the host, only a part of it is here at a time: long enough to be
- * copied fast.
+ * Acts on a piece. If the state waits in memory of the host, this is done part by part, so that only a part of the
+ * state is on the device at a time. Parts are long enough to be copied fast.
  */
 static void in_parts(ls_builder *b, void (*act)(ls_builder *b, const ls_update_piece *piece),
                      const ls_update_piece *piece) {
@@ -74,7 +74,7 @@ static void lower_exchange(ls_builder *b, const ls_program_node *node) {
     on_pieces(b, node->params, ls_build_exchange);
 }
 
-/* Room for the sums of all gradients. */
+/* Allocates the sums of all gradients. */
 static void lower_room(ls_builder *b, const ls_program_node *node) {
     ls_operand *sums = node->params;
     const int64_t n = ls_image_find(b->image, LS_BIND_SHARD)->shape.dim[0].size;
@@ -93,9 +93,12 @@ static const ls_lowering update_groups = {.name = "update", .lower = lower_updat
 
 /* --- the pass ----------------------------------------------------------------------------------------------------- */
 
-/* The groups from this one on that are updated with it: whole matrices of its shape, at most one for each rank. */
+/*
+ * The number of groups from this one on that are updated together: whole matrices of its shape, at most one for each
+ * rank.
+ */
 static int count_together(const ls_builder *b, int group) {
-    const int ranks = b->packing->cut->state ? ls_team_size(&b->image->owners) : 1; /* that have pieces */
+    const int ranks = b->packing->cut->state ? ls_team_size(&b->image->owners) : 1; /* ranks that have pieces */
     const int most = (int)ls_min(ranks, b->packing->n_trained - group);
     const ls_dim *size = b->image->flats[b->packing->groups[group].first].shape.dim;
     int n = 1;
@@ -106,7 +109,7 @@ static int count_together(const ls_builder *b, int group) {
     return n;
 }
 
-/* Puts nodes behind all others. */
+/* Appends nodes after all others. */
 typedef struct ending {
     const ls_builder *b;
     ls_program_nodes *nodes;
@@ -123,8 +126,9 @@ static void put_clear(const ending *e, const char *name) {
 }
 
 /*
- * A group has channels of its own: it travels once in a run, and nothing holds up the next one. Nothing here reads what
- * lies in `all`, so all buckets of a group travel at once.
+ * Makes the gather of each group and appends the node that grants its slots. Each group has its own channels: it
+ * travels once in a run of the program, and no group waits for another. No node between reads `all`, so all buckets of
+ * a group travel at once.
  */
 static ls_group_gather **expect_groups(const ending *e, const char *label, const char *from, const ls_operand *all) {
     const int n = e->b->packing->n_trained;
@@ -138,7 +142,7 @@ static ls_group_gather **expect_groups(const ending *e, const char *label, const
 }
 
 /*
- * Puts the update of the group there, or its exchange, and of those that are updated with it; returns the group behind
+ * Appends the update (or the exchange) of the group and of those that are updated with it; returns the group after
  * them.
  */
 static int put_update(const ending *e, int group, const ls_operand *sums) {
@@ -149,10 +153,12 @@ static int put_update(const ending *e, int group, const ls_operand *sums) {
     return group + u.n;
 }
 
-/* Each rank updates its shard. While one group is updated, those before it go on by a stage each. */
+/*
+ * Each rank updates its shard. While one group is updated, the gathers of the groups before it advance by a stage each.
+ */
 static void update_and_gather(const ending *e, ls_group_gather **gathers) {
     const int n = e->b->packing->n_trained, stages = e->b->packing->stages->n;
-    int next = 0; /* group to be updated */
+    int next = 0; /* the next group to be updated */
     for (int now = 0; now < n + stages - 1; now++) {
         for (int group = now; group >= 0 && group > now - stages; group--) {
             if (group >= n) continue;
@@ -163,7 +169,10 @@ static void update_and_gather(const ending *e, ls_group_gather **gathers) {
     for (int group = 0; group < n; group++) put(e, &ls_lowering_gathered, gathers[group]);
 }
 
-/* Each rank updates what it has, and keeps it; sums: on their way where gathers is not NULL. */
+/*
+ * Each rank updates the parameters that it has, and no other rank needs them. sums: being gathered if gathers is not
+ * NULL.
+ */
 static void update_own(const ending *e, const ls_operand *sums, ls_group_gather **gathers) {
     for (int group = 0, next = 0; group < e->b->packing->n_trained; group++) {
         if (gathers != NULL) put(e, &ls_lowering_gathered, gathers[group]);
@@ -171,7 +180,7 @@ static void update_own(const ending *e, const ls_operand *sums, ls_group_gather 
     }
 }
 
-/* The sums of all gradients, for ranks that each update all; NULL: a rank updates its shard. */
+/* Gathers the sums of all gradients, for ranks that each update all parameters. NULL: a rank updates its shard. */
 static const ls_operand *gather_sums(const ending *e, ls_group_gather ***gathers) {
     const ls_builder *b = e->b;
     if (b->packing->cut->state || ls_team_size(&b->image->owners) == 1) return NULL;
@@ -182,7 +191,7 @@ static const ls_operand *gather_sums(const ending *e, ls_group_gather ***gathers
     return sums;
 }
 
-/* Of ranks that have all parameters and update a shard: what these get of others. NULL: nothing. */
+/* If ranks have all parameters and each updates a shard: the gathers of the updated groups. NULL: there are none. */
 static ls_group_gather **expect_parameters(const ending *e) {
     const ls_builder *b = e->b;
     if (!b->packing->cut->state || b->packing->cut->parameters) return NULL;

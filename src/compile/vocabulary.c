@@ -1,11 +1,14 @@
 /*
- * Cross-entropy where each rank along axes of features has the logits of its own words: a loss and a log-sum-exp over
- * these go to the others, and everyone puts them together (Shoeybi et al., "Megatron-LM", arXiv 1909.08053, section 3:
- * vocabulary-parallel cross-entropy).
+ * Cross-entropy where each rank along axes of features has the logits of a part of the vocabulary. Each rank sends the
+ * loss and the log-sum-exp over its part to the others, and every rank combines all of them (Shoeybi et al.,
+ * "Megatron-LM", arXiv 1909.08053, section 3: vocabulary-parallel cross-entropy).
  */
 #include "compile/redistribute/redistribute.h"
 
-/* Of a rank's words. params: of the node; the square of the log-sum-exp over all words is added when that is known. */
+/*
+ * Cross-entropy over this rank's part of the vocabulary. params: of the node. The term with the square of the
+ * log-sum-exp is left out here: it is added when the log-sum-exp over the whole vocabulary is known.
+ */
 static void cross_entropy(ls_builder *b, const ls_cross_entropy_params *params, ls_operand logits, ls_operand labels,
                           ls_operand loss, ls_operand lse) {
     ls_cross_entropy_params own = *params;
@@ -26,7 +29,10 @@ static void cross_entropy(ls_builder *b, const ls_cross_entropy_params *params, 
 /* All elements of a dense operand, as one dimension. */
 static ls_operand flat(ls_operand o) { return ls_operand_elements(o, 0, ls_view_elements(&o.view)); }
 
-/* A loss and a log-sum-exp of each token over a rank's words, to those over all words, on each rank. */
+/*
+ * From each token's loss and log-sum-exp over every rank's part of the vocabulary to those over all of it, on each
+ * rank.
+ */
 static void lower_in_parts(ls_builder *b, const ls_program_node *at, ls_axes axes) {
     const ls_node *node = ls_graph_node(b, at);
     const ls_operand logits = ls_lower_tensor(b, node->in[0]), labels = ls_lower_tensor(b, node->in[1]);

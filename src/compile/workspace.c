@@ -1,7 +1,7 @@
 /*
- * How much workspace a call needs: the most of its kernel and of those that may take the call in its place. To ask a
- * kernel may be slow (oneDNN describes the whole product) and layers are alike, so the answers are kept while a rank is
- * compiled.
+ * How much workspace a call needs: the most that its kernel, or a kernel that may take the call in its place, needs.
+ * Asking a kernel can be slow (oneDNN describes the whole product), and layers are alike, so answers are kept while a
+ * rank is compiled.
  */
 #include "compile/compile_impl.h"
 
@@ -20,14 +20,16 @@ struct ls_workspaces {
     size_t capacity;
 };
 
-/* Params are compared with their padding. Where only that differs, the kernel is asked again: slower, never wrong. */
+/*
+ * Params are compared with their padding. If only the padding differs, the kernel is asked again: slower, never wrong.
+ */
 static bool is_about(const answer *a, const ls_kernel *kernel, const ls_kernel_call *call, size_t params_bytes) {
     return a->kernel == kernel && a->params_bytes == params_bytes && a->call.threads == call->threads &&
            ls_kernel_same_forms(&a->call, call) &&
            (params_bytes == 0 || memcmp(a->call.params, call->params, params_bytes) == 0);
 }
 
-/* The most that the kernel needs, or any that takes the call if it refuses. */
+/* The most that the kernel needs, or any kernel that takes the call if this one refuses it. */
 static size_t ask(const ls_kernel *kernel, const ls_kernel_request *request) {
     size_t most = 0;
     for (; kernel != NULL; kernel = kernel->refuses ? ls_kernel_next(request, kernel) : NULL)
