@@ -1,6 +1,6 @@
 /*
- * Lists of what must be alike on all ranks. A digest of the list is gathered; only where two differ do the lists
- * themselves travel, a piece at a time, so that every process names the same difference.
+ * Lists of values that must be equal on all ranks. A digest of each list is gathered. Only if two digests differ are
+ * the lists themselves gathered, one piece at a time, so that every process names the same difference.
  */
 #include "session/alike.h"
 
@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Three texts for each value, each with its zero: name, value, remedy. */
+/* Three texts for each value, each with its terminating zero: name, value, remedy. */
 struct ls_alike {
     FILE *stream;
     char *bytes;
     size_t n;
-    ls_status failed; /* of a file that could not be read */
+    ls_status failed; /* error of a file that could not be read */
 };
 
 ls_status ls_alike_begin(ls_alike **out) {
@@ -71,7 +71,7 @@ void ls_alike_add_bytes(ls_alike *alike, const char *name, const void *data, siz
     if (alike != NULL) add_content(alike, name, (int64_t)bytes, ls_hash_bytes(data, bytes));
 }
 
-/* Whether a file of a folder is read from there: others may be written by a run whose folder it is, too. */
+/* Whether the run reads this file of a folder. A folder may be that of a run which writes other files into it. */
 static bool is_input(const char *name) {
     static const char *const names[] = {
         "config.json",
@@ -140,16 +140,19 @@ typedef struct digest {
     uint64_t hash, bytes;
 } digest;
 
-/* The lists of rank 0 and of another rank, as they came: they end with zeros, whatever is in them. */
+/*
+ * The lists of rank 0 and of another rank, as received. Zeros are appended, so that reading ends whatever the lists
+ * contain.
+ */
 typedef struct pair {
     int rank;
     size_t bytes[2];
     char *text[2];
 } pair;
 
-enum { ZEROS = 4 }; /* after a list: a value of three empty texts ends it */
+enum { ZEROS = 4 }; /* zeros after a list: a value of three empty texts ends it */
 
-/* The value at *at of one of the lists. */
+/* Reads the value at *at of one of the two lists. */
 static void next_value(const pair *p, int list, size_t *at, const char *out[3]) {
     for (int i = 0; i < 3; i++) {
         out[i] = p->text[list] + ls_min((int64_t)*at, (int64_t)p->bytes[list]);
@@ -159,7 +162,7 @@ static void next_value(const pair *p, int list, size_t *at, const char *out[3]) 
 
 enum { SHOWN = 120 };
 
-/* A value for a message: of a long one what stands around byte `at`. */
+/* Writes a value for a message; of a long value, the part around byte `at`. */
 static void show(const char *value, size_t at, char out[SHOWN + 8]) {
     const size_t from = strlen(value) > SHOWN && at > 20 ? at - 20 : 0, left = strlen(value + from);
     snprintf(out, SHOWN + 8, "%s%.*s%s", from > 0 ? "..." : "", SHOWN, value + from, left > SHOWN ? "..." : "");
@@ -192,7 +195,7 @@ static ls_status name_difference(const pair *p) {
                     p->rank);
 }
 
-/* Gathers the lists, and keeps those of rank 0 and p->rank. all: [ranks, LS_GATHER_VALUE] room. */
+/* Gathers the lists, and keeps those of rank 0 and p->rank. all: room for [ranks, LS_GATHER_VALUE]. */
 static ls_status bring(const ls_alike *alike, pair *p, char *all) {
     const size_t most = (size_t)ls_max((int64_t)p->bytes[0], (int64_t)p->bytes[1]);
     for (size_t at = 0; at < most; at += LS_GATHER_VALUE) {

@@ -1,6 +1,6 @@
 /*
- * Attention alone (include/longspan/attention.h): one op and its gradient as a graph, compiled into two programs and
- * run by ranks.
+ * Attention alone (include/longspan/attention.h): one op and its gradient as a graph, compiled into two programs that
+ * the ranks run.
  */
 #include "session/attention_impl.h"
 
@@ -28,7 +28,7 @@ static ls_mask copy_mask(ls_graph *g, const ls_mask *given) {
     return mask;
 }
 
-/* Elements of a head of values. */
+/* The number of elements of a value head. */
 static int64_t value_size(const ls_attention_options *o) { return o->value_size != 0 ? o->value_size : o->head_size; }
 
 static ls_tensor add_input(ls_graph *g, const ls_attention_options *o, int i) {
@@ -116,7 +116,7 @@ static ls_status check_sizes(const ls_attention_options *o) {
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-/* All processes of launched ranks must have given the same. */
+/* All processes of launched ranks must have been given the same options. */
 static ls_status compare_processes(const ls_attention_options *o) {
     ls_alike *alike;
     LS_TRY(ls_alike_begin(&alike));
@@ -138,7 +138,7 @@ static ls_status compare_processes(const ls_attention_options *o) {
     return ls_alike_end(alike, ls_ok());
 }
 
-/* A full mask needs a term, or the programs would have no table of what a query sees. */
+/* The full mask needs a term; without one, the programs would have no table of what a query sees. */
 static void prepare_documents(ls_shared_attention *a) {
     a->bounds[1] = (int32_t)a->options.seq;
     a->whole = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = a->bounds, .n_ends = 2};
@@ -174,7 +174,7 @@ ls_status ls_shared_attention_open(const ls_attention_options *options, ls_share
     a->process = getpid();
     pthread_mutex_init(&a->lock, NULL);
     const ls_status status = open_all(a);
-    a->options.mask = NULL; /* the caller may free it; the graph has a copy */
+    a->options.mask = NULL; /* the caller may free the mask; the graph has a copy */
     if (status.code != LS_OK) {
         ls_shared_attention_close(a);
         return status;
@@ -184,7 +184,8 @@ ls_status ls_shared_attention_open(const ls_attention_options *options, ls_share
 }
 
 void ls_shared_attention_close(ls_shared_attention *a) {
-    if (a == NULL || a->process != getpid()) return; /* in a forked copy the threads of the ranks are missing */
+    /* a forked copy of the process does not have the threads of the ranks */
+    if (a == NULL || a->process != getpid()) return;
     ls_session_close(a->session);
     pthread_mutex_destroy(&a->lock);
     ls_graph_destroy(a->graph.graph);
@@ -273,7 +274,7 @@ ls_status ls_attention_backward(ls_attention_rank *r) {
     return ls_executor_run(r->state->rank->executor, r->state->attention->backward);
 }
 
-/* The array of that name, if this attention has it. */
+/* Finds the array of that name, if this attention has one. */
 static ls_status find_array(const ls_attention_rank *r, const char *name, const ls_binding **out) {
     const ls_image *image = r->state->rank->image;
     char known[128] = "";

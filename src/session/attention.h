@@ -13,7 +13,7 @@ extern const char *const ls_attention_input[LS_ATTENTION_INPUTS];
 extern const char *const ls_attention_result[LS_ATTENTION_RESULTS];
 
 typedef struct ls_attention_graph {
-    ls_graph *graph;                        /* the caller destroys it, whatever the status is */
+    ls_graph *graph;                        /* the caller destroys it, also on failure */
     ls_tensor result[LS_ATTENTION_RESULTS]; /* the first n_results exist */
     int n_results, forward_nodes;
 } ls_attention_graph;
@@ -25,8 +25,8 @@ typedef struct ls_attention_graph {
 LS_MUST_USE ls_status ls_attention_graph_build(const ls_attention_options *options, ls_attention_graph *out);
 
 /*
- * A job that fetches all results: with one program for the whole graph, or (apart) with evaluate and backward. It
- * points into g.
+ * A job that fetches all results, with one program for the whole graph or, if `apart`, with the programs evaluate and
+ * backward. It points into g.
  */
 ls_job ls_attention_graph_job(const ls_attention_graph *g, bool apart);
 

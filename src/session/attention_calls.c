@@ -1,12 +1,13 @@
 /*
- * Attention as calls on the caller's whole arrays (include/longspan/attention.h): ranks are threads that stay. Each
- * copies its part of the arrays into its own memory, runs a program, and copies its part of the results back.
+ * Attention as calls on the caller's whole arrays (include/longspan/attention.h). The ranks are threads that remain
+ * between calls. In a call, each copies its part of the arrays into its own memory, runs a program, and copies its part
+ * of the results back.
  */
 #include "session/attention_impl.h"
 
 #include <unistd.h>
 
-/* What the ranks do in a call. */
+/* What a call asks the ranks to do. */
 typedef struct task {
     bool backward;
     const ls_attention_arrays *call;
@@ -15,14 +16,14 @@ typedef struct task {
 /* --- the arrays of a call ----------------------------------------------------------------------------------------- */
 
 typedef enum array_kind { TOKENS, LSE, SINK } array_kind;
-typedef enum use { UNUSED, READ, WRITTEN, WANTED } use; /* WANTED: written, where the caller gave one */
+typedef enum use { UNUSED, READ, WRITTEN, WANTED } use; /* WANTED: written if the caller gave an array */
 
-/* The arrays by their names in the image, and what a forward and a backward call does with each. */
+/* The arrays by their names in the image, and how a forward and a backward call use each. */
 static const struct {
     const char *name;
     array_kind kind;
-    size_t at; /* in ls_attention_arrays */
-    use in[2]; /* of forward, of backward */
+    size_t at; /* offset in ls_attention_arrays */
+    use in[2]; /* use in a forward call, in a backward call */
 } arrays[] = {
 #define ARRAY(name, kind, forward, backward)                                    \
     {                                                                           \
@@ -37,7 +38,7 @@ static const struct {
 
 typedef struct place {
     void *data;
-    int64_t strides[4]; /* elements */
+    int64_t strides[4]; /* in elements */
 } place;
 
 static place place_of(const ls_attention_options *o, const ls_attention_arrays *call, size_t i) {
@@ -50,7 +51,7 @@ static place place_of(const ls_attention_options *o, const ls_attention_arrays *
 
 static bool exists(const ls_attention_options *o, size_t i) { return arrays[i].kind != SINK || o->sink; }
 
-/* LS_INVALID: elements of a result would lie on each other. */
+/* LS_INVALID: elements of a result would overlap. */
 static ls_status check_result(const ls_attention_options *o, const place *p, size_t i) {
     const int64_t sizes[] = {o->batch, o->seq, o->heads};
     static const char *const names[] = {"batch", "token", "head"};
@@ -108,7 +109,9 @@ static ls_status check_call(const ls_shared_attention *a, const task *t) {
     return check_documents(&a->options, t->call);
 }
 
-/* Of arrays on a device, when the ranks have theirs: LS_INVALID names one that is not; then blocks until they are made.
+/*
+ * For arrays on a device, with ranks that also use a device: LS_INVALID names an array that is not there; otherwise
+ * blocks until the arrays have been computed.
  */
 static ls_status follow_caller(const ls_shared_attention *a, const task *t) {
     ls_executor *executor = ls_session_first_executor(a->session);
@@ -152,7 +155,7 @@ static ls_status set_documents(const ls_attention_options *o, const ls_rank *ran
 typedef struct server {
     const ls_shared_attention *attention;
     const ls_rank *rank;
-    bool ran; /* some program has run */
+    bool ran; /* whether some program has run */
 } server;
 
 static ls_status do_task(void *state, const void *given) {
@@ -160,7 +163,7 @@ static ls_status do_task(void *state, const void *given) {
     const task *t = given;
     const ls_attention_options *o = &s->attention->options;
     ls_executor *executor = s->rank->executor;
-    /* The programs are proved for a forward pass before any other, on whatever numbers. */
+    /* The programs are proved only for the order in which a forward pass comes first; it may read arbitrary numbers. */
     if (t->backward && !s->ran) LS_TRY(ls_executor_run(executor, s->rank->evaluate));
     s->ran = true;
     LS_TRY(set_documents(o, s->rank, t->call));

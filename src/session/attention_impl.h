@@ -1,4 +1,7 @@
-/* Attention alone, for attention.c, where ranks run the user's function, and attention_calls.c, where it is called. */
+/*
+ * Attention alone, shared by attention.c, where ranks run the user's function, and attention_calls.c, where attention
+ * is a call.
+ */
 #ifndef LS_SESSION_ATTENTION_IMPL_H
 #define LS_SESSION_ATTENTION_IMPL_H
 
@@ -11,18 +14,19 @@ struct ls_shared_attention {
     ls_attention_options options;
     ls_attention_graph graph;
     ls_job job;
-    int32_t bounds[2];      /* of `whole` */
-    ls_mask_term whole;     /* one document: what a program for documents of each call is planned with */
-    ls_mask only_documents; /* of `whole` */
+    int32_t bounds[2]; /* document bounds of `whole` */
+    /* a mask term with one document, with which a program for calls that have documents is planned */
+    ls_mask_term whole;
+    ls_mask only_documents; /* a mask with only the term `whole` */
     ls_session *session;
-    int backward; /* that program; -1: there is none */
+    int backward; /* index of the program for the backward pass; -1: none */
     bool ran;
-    ls_attention_work work; /* set while ls_shared_attention_run is active, as is input */
+    ls_attention_work work; /* set, like input, while ls_shared_attention_run is active */
     const void *input;
     pthread_mutex_t lock; /* held during a call */
-    bool called;          /* the ranks are threads that wait for calls, or did not start */
-    ls_status started;    /* how that went */
-    pid_t process;        /* that opened it: no other has its threads */
+    bool called;          /* the ranks are threads that wait for calls, or starting them failed */
+    ls_status started;    /* status of starting them */
+    pid_t process;        /* the process that opened it; only this one has the threads */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* What the host does about the average of trained parameters (compile/optimizer/average.c). */
+/* The host's part in the average of trained parameters (compile/optimizer/average.c). */
 #include "session/step.h"
 
 #include "program/program.h"

@@ -1,4 +1,4 @@
-/* Engines (include/longspan/engine.h): a user's graph is checked, completed with gradients, compiled and run. */
+/* Engines (include/longspan/engine.h): checks a user's graph, completes it with gradients, compiles and runs it. */
 #include "session/session_impl.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 
 /* --- the graph, completed ----------------------------------------------------------------------------------------- */
 
-/* LS_INVALID for a name that a program's own tensors have. */
+/* LS_INVALID for a name that one of the program's own tensors has. */
 static ls_status check_name_free(const ls_engine *e, const char *name) {
     static const char *const reserved[] = {LS_BIND_TOTALS, LS_BIND_RESULT,     LS_BIND_HYPER,     LS_BIND_CONTROL,
                                            LS_BIND_LOSS,   LS_BIND_PARAMETERS, LS_BIND_GRADIENTS, LS_BIND_SHARD,
@@ -65,7 +65,7 @@ static ls_status check_loss(const ls_engine *e, ls_tensor loss) {
     return ls_ok();
 }
 
-/* Adds to the graph the sum of the loss over micro-batches, and the gradients. */
+/* Adds the sum of the loss over micro-batches, and the gradients, to the graph. */
 static ls_status complete(ls_engine *e, ls_tensor loss) {
     ls_graph *g = e->graph;
     LS_TRY(ls_graph_status(g));
@@ -85,7 +85,7 @@ static ls_status check_unit(const char *name, double value) {
     return ls_error(LS_USAGE, "%s is %g; expected at least 0 and less than 1", name, value);
 }
 
-/* The number of an option: its default where it is 0. `at` is its offset in ls_hyperparameters. */
+/* An option's number becomes its default if it is 0. `at` is its offset in ls_hyperparameters. */
 static ls_status take_number(const ls_optimizer *optimizer, const char *option, size_t at, double *number) {
     if (*number == 0)
         *number = ls_optimizer_initial(optimizer, at);
@@ -94,7 +94,7 @@ static ls_status take_number(const ls_optimizer *optimizer, const char *option, 
     return ls_ok();
 }
 
-/* What the options say of the optimiser, with its defaults; a weight decay of 0 is none. */
+/* Takes the choice of the optimiser and its defaults from the options; a weight decay of 0 means none. */
 static ls_status choose_optimizer(ls_engine_options *o, ls_job *job) {
     LS_TRY(ls_optimizer_find(o->optimizer, &job->optimizer));
     LS_TRY(take_number(job->optimizer, "beta1", offsetof(ls_hyperparameters, beta1), &o->beta1));
@@ -113,7 +113,7 @@ static ls_status choose_optimizer(ls_engine_options *o, ls_job *job) {
     return ls_ok();
 }
 
-enum { MOST_MICRO_BATCHES = 1 << 24 }; /* as of a training */
+enum { MOST_MICRO_BATCHES = 1 << 24 }; /* as for a training */
 
 static ls_status fill_defaults(ls_engine_options *o) {
     if (o->micro_batches == 0) o->micro_batches = 1;
@@ -131,7 +131,7 @@ static bool is_among(const ls_tensor *list, int n, ls_tensor t) {
     return among;
 }
 
-/* What the user reads, and what a worker reads where a loss is not finite. */
+/* Collects what the user reads, and what a worker reads if a loss is not finite. */
 static ls_status copy_read(ls_engine *e) {
     const int n = e->options.n_read, more = e->graph->n_shortfalls;
     const ls_tensor *given = e->options.read;
@@ -151,7 +151,7 @@ static ls_status copy_read(ls_engine *e) {
     return ls_ok();
 }
 
-/* All processes of launched ranks must have given the same. */
+/* All processes of launched ranks must have been given the same. */
 static ls_status compare_processes(const ls_engine_options *o) {
     ls_alike *alike;
     LS_TRY(ls_alike_begin(&alike));

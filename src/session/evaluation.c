@@ -13,8 +13,8 @@ static ls_status run_programs(const ls_rank *rank, const ls_micro_batches *batch
 }
 
 /*
- * *loss becomes this rank's term of the loss of the batches, which the programs have added up: 0 where another rank has
- * the same; NaN without such a sum.
+ * *loss becomes this rank's term of the loss of the batches, as the programs have added it up. It is 0 if another rank
+ * holds the same term, and NaN if the programs have no such sum.
  */
 static ls_status run_batches(const ls_rank *rank, const ls_micro_batches *batches, double *loss) {
     double kept;
@@ -43,15 +43,15 @@ ls_status ls_rank_evaluate_step(const ls_rank *rank, const ls_micro_batches *bat
 typedef struct evaluating {
     const ls_rank *rank;
     const ls_evaluation *evaluation;
-    bool lists; /* somebody asked for the losses of sequences */
+    bool lists; /* the losses of sequences are wanted */
     int64_t B, S;
-    int64_t first;   /* sequence of the running batch, or of the first of those that run at once */
-    int64_t counted; /* labels so far that are not ignored, of this rank's part */
+    int64_t first;   /* the first sequence of the running batch, or of the first of several batches that run at once */
+    int64_t counted; /* labels so far in this rank's part that are not ignored */
     ls_batch batch;
-    /* Rank 0 has, if it lists them, of all sequences of a batch: */
+    /* On rank 0, if it lists losses: arrays for all sequences of a batch. */
     float *all_losses;
-    int32_t *all_labels, *seen; /* seen of one sequence */
-    int64_t words;              /* the likeliest words of each token that the job fetches; 0: none */
+    int32_t *all_labels, *seen; /* `seen` is of one sequence */
+    int64_t words;              /* number of likeliest words per token that the job fetches; 0: none */
     float *top_logprobs;
     int32_t *top_ids;
 } evaluating;
@@ -71,7 +71,7 @@ static ls_status make_room(evaluating *e) {
     return ls_ok();
 }
 
-/* LS_INTERRUPTED where this rank was asked to stop. */
+/* LS_INTERRUPTED if this rank was asked to stop. */
 static ls_status read_batch(evaluating *e, int64_t micro_batch) {
     if (ls_comm_stop_requested(e->rank->comm))
         return ls_error(LS_INTERRUPTED, "the evaluation was stopped after %lld of %lld sequences", (long long)e->first,
@@ -88,8 +88,8 @@ static ls_status feed(void *context, int64_t micro_batch) {
 }
 
 /*
- * On rank 0: passes on the sequences of a batch, the first of which is that one. What their labels see of documents is
- * known without their tokens.
+ * On rank 0: passes on the sequences of a batch, from sequence `first` on. What their labels see of documents is known
+ * without reading their tokens.
  */
 static ls_status pass_sequences(const evaluating *e, int64_t first) {
     const ls_evaluation *to = e->evaluation;
@@ -106,8 +106,8 @@ static ls_status pass_sequences(const evaluating *e, int64_t first) {
 }
 
 /*
- * Of one of the batches that ran at once: puts losses f32[B,S], labels i32[B,S] and likeliest words [B,S,words]
- * together, and passes them on.
+ * For one of the batches that ran at once: gathers losses f32[B,S], labels i32[B,S] and likeliest words [B,S,words],
+ * and passes them on.
  */
 static ls_status pass_losses(const evaluating *e, int64_t batch) {
     LS_TRY(ls_rank_gather_micro(e->rank, LS_TOKEN_LOSSES, batch, e->all_losses));
@@ -130,7 +130,7 @@ static ls_status pass_results(const evaluating *e) {
     return ls_ok();
 }
 
-/* The loss of each batch is read by itself: f32 would lose digits of a long sum. */
+/* The loss is read after each run and added in f64, since a long sum in f32 would lose digits. */
 static ls_status evaluate(evaluating *e, double *mean) {
     enum { LOSS, LABELS, SUMS };
     double sum[SUMS] = {0};

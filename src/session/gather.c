@@ -1,15 +1,17 @@
 /*
- * Putting tensors together. A rank's part is dense: it holds some of the sequences, and of each the tokens that the
- * layout gives it. So any piece of a rank's bytes is a few rows of the whole array, and any rank can say which.
+ * Gathers whole tensors. A rank's part is dense: it holds some of the sequences, and of each of them the tokens that
+ * the layout assigns. Any piece of a rank's bytes is therefore a few rows of the whole array, and any rank can compute
+ * which ones.
  */
 #include "session/gather.h"
 
 typedef struct gathering {
     const ls_rank *rank;
     const ls_binding *binding;
-    int tokens;    /* the dimension that is cut along the sequence, or into slices; -1: none */
-    int64_t row;   /* bytes of one token with all dimensions inside; without such a dimension, of all that is whole */
-    int64_t outer; /* rows of tokens (or of `row` bytes) of a rank: the product of the dimensions outside */
+    int tokens;  /* the dimension that is cut along the sequence, or into slices; -1: none */
+    int64_t row; /* bytes of one token, or without such a dimension, of all dimensions that are not cut */
+    /* rows of tokens (or of `row` bytes) that a rank has: the product of the dimensions outside of `tokens` */
+    int64_t outer;
     ls_rows_write write;
     void *context;
 } gathering;
@@ -27,12 +29,13 @@ bool ls_rank_contributes(const ls_rank *rank, const ls_binding *binding) {
 static gathering gathering_of(const ls_rank *rank, const ls_binding *binding) {
     gathering g = {.rank = rank, .binding = binding, .tokens = -1, .outer = 1};
     const ls_view *local = &binding->operand.view;
-    int inside = 0; /* the first dimension that is within a row */
+    int inside = 0; /* the first dimension within a row */
     for (int i = 0; i < binding->shape.ndim; i++) {
         const bool sliced = rank->image->slices > 1 && binding->shape.dim[i].factor == LS_FACTOR_SEQUENCE;
         if (!binding->cut[i] && !sliced) continue;
         const bool batch = binding->shape.dim[i].factor == LS_FACTOR_BATCH;
-        LS_ASSERT(batch ? i == 0 : g.tokens < 0); /* sequences are outermost, and tokens are cut once */
+        /* sequences are outermost, and only one dimension is cut along tokens */
+        LS_ASSERT(batch ? i == 0 : g.tokens < 0);
         if (!batch) g.tokens = i;
         inside = i + 1;
     }
@@ -42,13 +45,16 @@ static gathering gathering_of(const ls_rank *rank, const ls_binding *binding) {
     return g;
 }
 
-/* The row of the whole array at which the rows of a rank begin, where tokens count as one row. */
+/* The row of the whole array at which a rank's rows begin, where the tokens together count as one row. */
 static int64_t first_outer(const gathering *g, int rank) {
     if (!g->binding->cut[0] || g->tokens == 0) return 0;
     return g->outer * ls_mesh_index(&g->rank->image->mesh, g->binding->cut[0], rank);
 }
 
-/* Writes the first rows of some bytes of a rank's part, from byte `at` of it on. *written: how many bytes these are. */
+/*
+ * Writes the first rows of `bytes` bytes of a rank's part, which begin at byte `at` of the part. *written becomes the
+ * number of bytes in these rows.
+ */
 static ls_status write_some(const gathering *g, int rank, int64_t at, const char *data, int64_t bytes,
                             int64_t *written) {
     static const ls_layout_run alone = {0, 1, 1};
@@ -57,7 +63,7 @@ static ls_status write_some(const gathering *g, int rank, int64_t at, const char
     const ls_layout_run *run = &alone;
     const bool cut = g->tokens >= 0;
     const int64_t held = cut ? ls_layout_count(layout, place) : 1, all = cut ? ls_image_tokens(g->rank->image) : 1;
-    const int64_t before = cut ? g->binding->slice * layout->S : 0; /* tokens of the slices in front */
+    const int64_t before = cut ? g->binding->slice * layout->S : 0; /* tokens of the earlier slices */
     const int64_t outer = at / (held * g->row) + first_outer(g, rank), skip = at % g->row;
     int64_t token = at / g->row % held;
     if (cut) (void)ls_layout_runs(layout, place, &run);
@@ -107,7 +113,7 @@ ls_status ls_rank_gather(const ls_rank *rank, const ls_binding *binding, bool ev
 
 /* --- whole arrays ------------------------------------------------------------------------------------------------- */
 
-/* The context of the two writers. */
+/* Context of the two writers. */
 typedef struct whole_array {
     ls_comm *comm;
     void *data;
@@ -137,7 +143,7 @@ ls_status ls_rank_gather_tensor_home(const ls_rank *rank, const ls_binding *bind
 
 /* --- micro-batches ------------------------------------------------------------------------------------------------ */
 
-/* Of the ranks, on rank 0 alone. */
+/* whole: needed on rank 0 only; if `home`, it is memory of the caller of ls_session_run. */
 static ls_status gather_slices(const ls_rank *rank, const char *name, int64_t micro_batch, bool home, void *whole) {
     for (int s = 0; s < rank->image->slices; s++) {
         const ls_binding *slice = ls_image_find_micro(rank->image, name, micro_batch, s);

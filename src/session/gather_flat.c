@@ -1,22 +1,23 @@
 /*
- * Gathering tensors of the flat space as parameters. Each rank first says which elements of which parameters it has, in
- * which order: what stages of a pipeline have of the flat space differs, so that nobody knows it of others. Of an axis
- * of features everybody knows it, so the elements are numbered within the rank's part (program/parts.h).
+ * Gathers tensors of the flat space as parameters. Each rank first tells which elements of which parameters it has, and
+ * in which order: the stages of a pipeline have different parts of the flat space, and no rank knows the parts of
+ * others. How an axis of features cuts parameters is known to every rank, so elements are numbered within the rank's
+ * part (program/parts.h).
  */
 #include "session/gather.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements that follow each other in a rank's part of a parameter, and in the tensor. */
+/* Elements that are contiguous both in a rank's part of a parameter and in the tensor. */
 typedef struct held_piece {
     int64_t flat; /* index of the parameter */
-    int64_t from; /* the first element, within the rank's part */
+    int64_t from; /* index of the first element within the rank's part */
     int64_t count;
-    int64_t at; /* in the tensor */
+    int64_t at; /* index of the first element in the tensor */
 } held_piece;
 
-/* Those of a rank, in the order in which it gives them. */
+/* The pieces of a rank, in the order in which it sends them. */
 typedef struct held_pieces {
     held_piece *list;
     size_t n;
@@ -26,7 +27,7 @@ typedef struct gathering {
     const ls_rank *rank;
     const ls_binding *binding; /* NULL: this rank has nothing */
     ls_dtype dtype;
-    held_pieces mine, *of; /* of: by rank; NULL where nobody takes them */
+    held_pieces mine, *of; /* of: by rank; NULL if no rank receives them */
     ls_flat_write write;
     void *context;
 } gathering;
@@ -41,14 +42,14 @@ static ls_status add_piece(held_pieces *p, const held_piece *piece) {
     return ls_ok();
 }
 
-/* Of ranks that have the same, the first gives it. */
+/* Whether this rank sends its elements: of ranks that have the same ones, the first does. */
 static bool gives(const gathering *g) {
     const ls_mesh *mesh = &g->rank->image->mesh;
     return g->binding != NULL &&
            (g->binding->sharded || ls_mesh_index(mesh, ls_mesh_shard_axes(mesh), g->rank->rank) == 0);
 }
 
-/* only: NULL: all parameters. */
+/* only NULL: all parameters. */
 static ls_status list_pieces(gathering *g, const ls_flat *only) {
     const ls_image *image = g->rank->image;
     for (int f = 0; f < image->n_flats && gives(g); f++) {
@@ -80,8 +81,8 @@ static ls_status take_places(void *context, int rank, size_t at, const void *dat
 /* --- the elements ------------------------------------------------------------------------------------------------- */
 
 /*
- * Calls `use` for what lies at elements [first, first + n) of what a rank gives: elements [from, from + some) of one of
- * its pieces, and `done` of the n elements before them.
+ * Called for what lies at elements [first, first + n) of those that a rank sends: elements [from, from + some) of one
+ * of its pieces, after `done` of the n elements.
  */
 typedef ls_status (*piece_use)(const gathering *g, int rank, const held_piece *piece, int64_t from, int64_t some,
                                void *elements);

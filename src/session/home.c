@@ -1,4 +1,4 @@
-/* Who has the results, and what the processes of launched ranks tell each other outside of worlds. */
+/* Which process is home, and what the processes of launched ranks tell each other outside of worlds. */
 #include "session/home.h"
 
 #include "comm/comm.h"
@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Who launched this process. A failure to find out is reported by ls_home_find, which everybody calls first. */
+/*
+ * Who launched this process. A failure to find out is reported by ls_home_find, which every user of this file calls
+ * first.
+ */
 static ls_launched launched(void) {
     ls_launched job;
     return ls_launched_find(&job).code == LS_OK ? job : (ls_launched){.ranks = 0};
@@ -27,7 +30,7 @@ bool ls_is_home(void) {
 
 bool ls_home_starts_ranks(void) { return launched().ranks == 0; }
 
-/* *all becomes [ranks, bytes], `mine` of each, to be freed by the caller. */
+/* *all becomes [ranks, bytes], the value `mine` of each rank; the caller frees it. */
 static ls_status gather(const char *what, const void *mine, size_t bytes, int ranks, void **all) {
     void *values = malloc(bytes * (size_t)ranks);
     if (values == NULL) return ls_error(LS_NO_MEMORY, "no memory for %zu bytes of %d ranks", bytes, ranks);
@@ -50,7 +53,7 @@ void ls_home_log_launcher(void) {
                job.core_ranks);
 }
 
-/* Of the failures of all ranks, the cause. Texts travel only when there are any. */
+/* Finds the cause among the failures of all ranks. Messages are exchanged only if there is a failure. */
 static ls_status find_cause(const ls_status *mine, int ranks) {
     int32_t code = (int32_t)mine->code;
     void *all;
@@ -72,7 +75,7 @@ static ls_status find_cause(const ls_status *mine, int ranks) {
 ls_status ls_home_agree(ls_status mine) {
     const int ranks = launched().ranks;
     if (ranks <= 1) return mine;
-    /* A rank that lost another one cannot gather; the others learn of it by the same loss. */
+    /* A rank that lost another one cannot gather; the others learn of it because they lose a rank too. */
     if (mine.code == LS_PEER) return mine;
     const ls_status cause = find_cause(&mine, ranks);
     return mine.code != LS_OK && ls_severity(cause.code) < ls_severity(mine.code) ? mine : cause;

@@ -1,10 +1,10 @@
-/* The programs of a session's ranks: compiled and proved by one process, or by those of all ranks together. */
+/* The programs of a session's ranks: compiled and proved by one process, or jointly by the processes of all ranks. */
 #include "session/proof_impl.h"
 
 #include "comm/comm.h"
 #include "program/program.h"
 
-/* Whether a buffer of this kind lives from one program to the next. */
+/* Whether a buffer of this kind outlives a program. */
 static bool is_persistent(ls_buffer_kind kind) {
     return kind != LS_BUFFER_ACTIVATION && kind != LS_BUFFER_WORKSPACE && kind != LS_BUFFER_SLOT;
 }
@@ -18,27 +18,27 @@ static ls_rank_bytes count_bytes(const ls_image *image) {
         if (b->space == LS_PRIVATE && b->program < 0 && is_persistent(b->kind)) bytes.persistent += (int64_t)b->bytes;
         if (b->space == LS_SYMMETRIC && b->program < 0 && is_persistent(b->kind)) bytes.slots -= (int64_t)b->bytes;
     }
-    bytes.slots += bytes.space[LS_SYMMETRIC]; /* all of the heap but parameters */
+    bytes.slots += bytes.space[LS_SYMMETRIC]; /* all of the heap except parameters */
     bytes.activations = bytes.space[LS_PRIVATE] - bytes.persistent;
     return bytes;
 }
 
 /* --- by this process ---------------------------------------------------------------------------------------------- */
 
-/* A visit of each class (ls_class_visit). */
+/* Called for each class (ls_class_visit). */
 static void note_bytes(void *context, int class, const ls_image *image) {
     ((ls_rank_bytes *)context)[class] = count_bytes(image);
 }
 
 /* --- by the processes of all ranks -------------------------------------------------------------------------------- */
 
-/* What the first rank of a class tells the others. */
+/* What the first rank of a class sends to the others. */
 typedef struct told {
     ls_proof_digest digest;
     ls_rank_bytes bytes;
 } told;
 
-/* One process compares the proofs of all classes: that names the ranks and the channel that do not fit. */
+/* Home compares the proofs of all classes, which names the ranks and the channel that do not fit together. */
 static ls_status find_difference(const ls_job *job, const ls_target *target, ls_rank_bytes *bytes) {
     ls_image *first = NULL;
     const ls_status status = ls_is_home() ? ls_compile_proved(job, target, note_bytes, bytes, &first) : ls_ok();

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A line "Name:  123 kB" of /proc/self/status; -1 if there is no such line. */
+/* Reads a line "Name:  123 kB" of /proc/self/status, in bytes; -1 if there is no such line. */
 static int64_t status_bytes(const char *name) {
     char text[4096], key[64];
     const int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
@@ -29,7 +29,7 @@ ls_resident ls_resident_bytes(const ls_rank *rank) {
         ls_executor_resident(rank->executor, LS_PRIVATE) + ls_executor_resident(rank->executor, LS_HOST);
     const int64_t shared =
         ls_executor_resident(rank->executor, LS_SYMMETRIC) + ls_executor_resident(rank->executor, LS_COMMON);
-    const bool own_process = gettid() == getpid(); /* not a thread among other ranks */
+    const bool own_process = gettid() == getpid(); /* this rank is a process, and not a thread among other ranks */
     const int64_t anonymous = own_process ? status_bytes("RssAnon") : -1;
     return (ls_resident){.bytes = anonymous < 0 ? private + shared : anonymous + shared, .arenas = private + shared};
 }

@@ -5,10 +5,9 @@
 #include "session/step.h"
 
 /*
- * A rank's resident memory as the operating system counts it: in all (bytes), and of the arenas of its programs
- * (arenas). Of the shared heap the rank's own part counts, of what
- * ranks of a host have in common its share. With ranks as threads of one process, `bytes` equals
- * `arenas`.
+ * A rank's resident memory as the operating system counts it: all of it (bytes), and that of the arenas of its programs
+ * (arenas). Of the shared heap, the rank's own part counts; of memory that the ranks of a host have in common, its
+ * share. If ranks are threads of one process, `bytes` equals `arenas`.
  */
 typedef struct ls_resident {
     int64_t bytes, arenas;

@@ -1,4 +1,4 @@
-/* Sequences of tokens: read into a batch, and placed in a rank's inputs. */
+/* Sequences of tokens: reads them into a batch, and copies them into a rank's inputs. */
 #include "session/session.h"
 
 #include "base/base.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The inputs of a sequence that a rank has: those of its layout, of each slice. NULL: there is no memory. */
+/* The inputs of a sequence that a rank has: those that its layout assigns, in each slice. NULL: out of memory. */
 static ls_layout_run *runs_of_slices(const ls_image *image, int place, int *n_runs) {
     const ls_layout_run *held;
     const int n = ls_layout_runs(&image->layout, place, &held);
@@ -20,7 +20,7 @@ static ls_layout_run *runs_of_slices(const ls_image *image, int place, int *n_ru
     return runs;
 }
 
-/* How many words of a teacher the programs read for each token. */
+/* The number of a teacher's words per token that the programs read. */
 static int words_of(const ls_image *image) {
     char name[40];
     int words = 0;
@@ -78,7 +78,7 @@ void ls_batch_noise(ls_batch *batch, uint64_t seed) {
     batch->noise = seed;
 }
 
-/* Of the inputs of one sequence. */
+/* Draws the keys of noise for the inputs of one sequence. */
 static void draw_keys(const ls_batch *batch, int64_t index, int32_t *keys) {
     const uint64_t stream = ls_rng_stream("noise");
     for (int r = 0; r < batch->part.n_runs; r++) {
@@ -123,12 +123,12 @@ int64_t ls_batch_labels(const ls_batch *batch) {
 }
 
 /*
- * Of the slices of a micro-batch each its part, of values of four bytes. Nothing is written where the model has no such
- * input.
+ * Copies an input of a micro-batch, of values of four bytes: to each slice its part. Does nothing if the model has no
+ * such input.
  */
 static ls_status put_input(const ls_batch *batch, const char *name, int64_t micro_batch, const void *values) {
     const int slices = batch->rank->image->slices;
-    const int64_t each = batch->inputs / slices; /* of a sequence */
+    const int64_t each = batch->inputs / slices; /* inputs of a sequence in one slice */
     for (int s = 0; s < slices; s++) {
         const ls_binding *to = ls_image_find_micro(batch->rank->image, name, micro_batch, s);
         if (to == NULL) return ls_ok();
@@ -143,7 +143,10 @@ static ls_status put_input(const ls_batch *batch, const char *name, int64_t micr
     return ls_ok();
 }
 
-/* A teacher's words, each as an input. Ids and log-probabilities have equal sizes, and are moved as bytes. */
+/*
+ * Copies a teacher's words, each as an input of its own. Ids and log-probabilities have the same size, and are copied
+ * as bytes.
+ */
 static ls_status put_words(const ls_batch *batch, const char *of, int64_t micro_batch, const void *values) {
     char name[40];
     const char *from = values;
@@ -158,7 +161,7 @@ static ls_status put_words(const ls_batch *batch, const char *of, int64_t micro_
 }
 
 ls_status ls_batch_put(const ls_batch *batch, int64_t micro_batch) {
-    LS_ASSERT(batch->rank != NULL); /* it was made */
+    LS_ASSERT(batch->rank != NULL); /* ls_batch_make has set it */
     const int micro = (int)(micro_batch % batch->rank->image->micro_batches);
     LS_TRY(put_input(batch, "tokens", micro_batch, batch->tokens));
     LS_TRY(put_input(batch, "labels", micro_batch, batch->labels));

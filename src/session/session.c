@@ -1,4 +1,4 @@
-/* A session: requests are checked, the job is planned, compiled and verified, and its ranks are run. */
+/* A session: checks the request, plans, compiles and verifies the job, and runs its ranks. */
 #include "session/session.h"
 
 #include "device/device.h"
@@ -14,7 +14,7 @@
 
 enum { WAIT_TIMEOUT_SECONDS = 600, MOST_SLICES = 1 << 20 };
 
-/* The share of a machine's memory that its ranks may map together; the system and the page cache need the rest. */
+/* The share of a machine's memory that its ranks may map together; the rest is for the system and the page cache. */
 static const double usable_memory = 0.9;
 
 struct ls_session {
@@ -22,19 +22,19 @@ struct ls_session {
     ls_plan plan;
     ls_arena *arena; /* holds the layout that all ranks compile with */
     ls_layout layout;
-    ls_proved proved; /* with the image of one class; a rank of another class compiles its own */
+    ls_proved proved; /* with the image of one class; ranks of other classes compile their own */
     ls_world *world;
-    bool may_spin;        /* the cores are enough for all threads */
-    double prove_seconds; /* until all classes were compiled and proved */
+    bool may_spin;        /* there are enough cores for all threads */
+    double prove_seconds; /* time until all classes were compiled and proved */
     double wait_timeout;
     bool as_threads;
-    ls_rank_work work; /* set while ls_session_run is active, as is what follows */
+    ls_rank_work work; /* set, like the members that follow, while ls_session_run is active */
     const void *input;
-    void *result; /* [result_bytes] rank 0's, kept here because the caller's memory is written on success only */
+    void *result; /* [result_bytes] of rank 0; kept here because the caller's memory is written on success only */
     size_t result_bytes;
-    bool came;          /* rank 0 returned, and its result is here */
+    bool came;          /* rank 0 returned, and its result is in `result` */
     ls_crew *crew;      /* NULL unless ls_session_start was called */
-    ls_executor *first; /* rank 0's, while it works in this process */
+    ls_executor *first; /* rank 0's executor, while rank 0 works in this process */
 };
 
 /* --- requests ----------------------------------------------------------------------------------------------------- */
@@ -95,13 +95,16 @@ ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out) {
     request.host_ranks = hosts.block == (int)ranks ? LS_ONE_HOST : hosts.block;
     request.machine_ranks = hosts.machine_ranks;
     request.ranks = (int)ranks;
-    /* A share of the cores depends on the number of ranks, and the order of a kernel's sums on the threads. */
+    /*
+     * Canonical sums use one thread: a share of the cores depends on the number of ranks, and the order of a kernel's
+     * sums on the threads.
+     */
     const int64_t usual = request.canonical ? 1 : ls_max(1, machine.cores / request.machine_ranks);
     request.threads = (int)(spread->threads != 0 ? spread->threads : usual);
     LS_TRY(resolve_isa(spread->isa, &request.isa));
     ls_device_traits device;
     LS_TRY(ls_device_choose(spread->device, &request.device, &device));
-    if (device.submits) request.host_ranks = 0; /* its kernels read the rank's own memory alone */
+    if (device.submits) request.host_ranks = 0; /* kernels of this device read only the rank's own memory */
     request.host_apart = !device.host_memory;
     ls_host_of of;
     ls_row_rates rows;
@@ -129,7 +132,7 @@ ls_status ls_step_size_check(int64_t seq, int64_t batch) {
                     (long long)batch, MOST_SEQ, MOST_BATCH);
 }
 
-/* Bytes: a rank's of a GPU, among the ranks that share it. */
+/* Bytes of a GPU's memory for one rank, if ranks share the GPU. */
 static int64_t share_of_device(const ls_plan_request *r) {
     const int64_t ranks = ls_ceil_div(r->machine_ranks, (int64_t)r->host.devices);
     return (int64_t)((double)r->device_memory * usable_memory / (double)ranks);
@@ -251,7 +254,7 @@ static ls_status compare_images(const ls_image *image, ls_comm *comm) {
     return ls_comm_agree(comm, status);
 }
 
-/* NULL if there is no result. */
+/* *out becomes NULL if there is no result. */
 static ls_status new_result(size_t bytes, void **out) {
     *out = bytes > 0 ? calloc(1, bytes) : NULL;
     if (*out == NULL && bytes > 0) return ls_error(LS_NO_MEMORY, "no memory for a result of %zu bytes", bytes);
@@ -260,7 +263,7 @@ static ls_status new_result(size_t bytes, void **out) {
 
 static bool ended_well(ls_status status) { return status.code == LS_OK || status.code == LS_INTERRUPTED; }
 
-/* Rank 0 writes s->result, or the copy of it that a forked process has; it is sent to where the session is. */
+/* Rank 0 writes s->result, or a forked process's copy of it, which is sent to the process of the session. */
 static ls_status work_for_home(ls_session *s, ls_rank *rank) {
     static const bool came = true;
     const ls_status status = s->work(rank, s->input, s->result);
@@ -302,7 +305,10 @@ static ls_status work_on_image(ls_session *s, const ls_image *image, ls_comm *co
     return status;
 }
 
-/* A rank that this process started compiles its class again: neither it nor the session holds the images of all. */
+/*
+ * A rank that this process started compiles its class again, because neither it nor the session holds the images of all
+ * classes.
+ */
 static ls_status rank_main(ls_comm *comm, void *context) {
     ls_session *s = context;
     ls_target target = s->plan.target;

@@ -34,15 +34,15 @@
 typedef struct ls_session ls_session;
 
 /*
- * Checks what the user asked for and fills in defaults: ranks, at least 1 (0: those that were launched, else the mesh's
- * product if it is complete, else 1), threads (0: cores / ranks of this machine, at least 1), isa (NULL: the machine's
- * best; an isa that the machine lacks is an error), mesh, names. Errors are LS_USAGE and name the flag and its value.
- * Where others launched the ranks it is collective: all processes must have been given the same and use the same
- * instruction set, and threads that are left out are those of rank 0.
+ * Checks what the user asked for and fills in defaults: ranks, at least 1 (0: the launched ones, otherwise the product
+ * of the mesh if the mesh is complete, otherwise 1), threads (0: cores / ranks of this machine, at least 1), isa (NULL:
+ * the machine's best; an isa that the machine lacks is an error), mesh, names. Errors are LS_USAGE and name the flag
+ * and its value. If the ranks were launched, the call is collective: all processes must have been given the same values
+ * and use the same instruction set, and threads that were not given become those of rank 0.
  */
 LS_MUST_USE ls_status ls_spread_resolve(const ls_spread *spread, ls_plan_request *out);
 
-/* How many stages of a pipeline its mesh has: 1 where it names none, and where it is none. */
+/* The number of pipeline stages in its mesh; 1 if it names no mesh, or the mesh cannot be read. */
 int ls_spread_stages(const ls_spread *spread);
 
 /* LS_USAGE unless a sequence has 1 to 2^30 tokens and a step 1 to 2^24 sequences. */
@@ -56,13 +56,14 @@ LS_MUST_USE ls_status ls_session_request(const ls_spread *spread, ls_plan_reques
 
 /*
  * Plans the job (ls_plan_decide), compiles and proves the programs of all ranks, class by class, and makes the world.
- * Where others launched the ranks it is collective: all processes plan, prove and fail as one (home.h). LS_USAGE if no
- * plan meets the request. To run an earlier plan again, name its mesh, strategy, layout and isa in the spread.
+ * If the ranks were launched, the call is collective: all processes plan and prove together, and get the same status
+ * (home.h). LS_USAGE if no plan meets the request. To run an earlier plan again, name its mesh, strategy, layout and
+ * isa in the spread.
  */
 LS_MUST_USE ls_status ls_session_open(const ls_job *job, const ls_spread *spread, ls_session **out);
 /*
- * ls_session_open for a plan that was made for this job, and is copied; of the spread only as_threads and wait_timeout
- * count.
+ * ls_session_open for a plan that was made for this job. The plan is copied; of the spread, only as_threads and
+ * wait_timeout are used.
  */
 LS_MUST_USE ls_status ls_session_open_planned(const ls_job *job, const ls_plan *plan, const ls_spread *spread,
                                               ls_session **out);
@@ -71,21 +72,21 @@ void ls_session_close(ls_session *session); /* NULL is allowed */
 const ls_plan *ls_session_plan(const ls_session *session);
 int ls_session_ranks(const ls_session *session);
 /*
- * The programs of rank 0, owned by the session; where others launched the ranks, those of this process's rank. It holds
- * no other rank's; to have those, compile the job for the plan's target.
+ * The programs of rank 0, owned by the session; if the ranks were launched, those of this process's rank. The session
+ * has no other rank's programs; to get those, compile the job for the plan's target.
  */
 const ls_image *ls_session_image(const ls_session *session);
-/* Bytes that a rank maps, by its programs. */
+/* Bytes that a rank maps for its programs. */
 typedef struct ls_rank_bytes {
     int64_t space[LS_SPACES];
-    int64_t on_host;     /* of them, in memory of the host: all, where the device has none of its own */
+    int64_t on_host;     /* part of them in memory of the host; all of them if the device has no memory of its own */
     int64_t persistent;  /* private: parameters, gradients, optimiser, inputs, tables */
-    int64_t activations; /* private: the rest, which lives within programs */
+    int64_t activations; /* private: the rest, which does not outlive a program */
     int64_t slots;       /* symmetric: the slots where peers put */
     int words;           /* signal words */
 } ls_rank_bytes;
 const ls_rank_bytes *ls_session_bytes(const ls_session *session, int rank);
-/* The session that an engine, or attention alone, runs on. */
+/* The session of an engine, or of attention alone. */
 const ls_session *ls_engine_session(const ls_engine *engine);
 const ls_session *ls_shared_attention_session(const ls_shared_attention *attention);
 /* strategy, mesh, layout, isa and bytes as planned; seconds is 0, for the caller to fill in. */
@@ -93,26 +94,29 @@ ls_spread_result ls_session_describe(const ls_session *session);
 
 /*
  * Starts the ranks, calls `work` on each with the input, and returns when all have ended (see ls_launch for signals and
- * failures). result[bytes] becomes rank 0's when the status is LS_OK, or LS_INTERRUPTED and rank 0 returned; else it
- * does not change. Where another program started the ranks, it changes at home only (home.h), and all processes get the
- * same status. LS_INVALID names the ranks whose programs differ. A session runs once, and once more after each
- * ls_session_renew.
+ * failures). result[bytes] becomes rank 0's result if the status is LS_OK, or if it is LS_INTERRUPTED and rank 0
+ * returned; otherwise it does not change. If another program started the ranks, it changes at home only (home.h), and
+ * all processes get the same status. LS_INVALID names the ranks whose programs differ. A session runs once, and once
+ * more after each ls_session_renew.
  */
 LS_MUST_USE ls_status ls_session_run(ls_session *session, ls_rank_work work, const void *input, void *result,
                                      size_t bytes);
 /*
- * Instead of a run: starts the ranks as threads that stay until the session is closed, and calls `work` on each, which
- * serves calls (ls_crew_serve with the rank's crew). Returns when all wait for the first. The session is the
- * caller's to close, whatever the status. LS_USAGE where another program started the ranks.
+ * Instead of a run: starts the ranks as threads that remain until the session is closed, and calls `work` on each.
+ * There `work` serves calls (ls_crew_serve with the rank's crew). Returns when all ranks wait for the first call. The
+ * caller must close the session, whatever the status. LS_USAGE if another program started the ranks.
  */
 LS_MUST_USE ls_status ls_session_start(ls_session *session, ls_rank_work work, const void *input);
 LS_MUST_USE ls_status ls_session_call(ls_session *session, const void *task); /* ls_crew_call */
-ls_executor *ls_session_first_executor(const ls_session *session); /* rank 0's, after a start that was fine */
+ls_executor *ls_session_first_executor(const ls_session *session); /* rank 0's executor, after a successful start */
 /* After a run: maps new memory for the ranks, so that the same programs can run again. */
 LS_MUST_USE ls_status ls_session_renew(ls_session *session);
 /* Whether a signal (Ctrl-C) asked the ranks to stop, whatever status they returned. */
 bool ls_session_stop_requested(const ls_session *session);
-/* Seconds in which ls_session_open compiled and proved the programs of all classes, or waited until others had. */
+/*
+ * Seconds that ls_session_open took to compile and prove the programs of all classes, or to wait for other processes to
+ * do so.
+ */
 double ls_session_prove_seconds(const ls_session *session);
 
 #endif

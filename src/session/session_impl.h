@@ -8,11 +8,11 @@
 struct ls_engine {
     ls_graph *graph;           /* borrowed */
     ls_engine_options options; /* defaults filled in; `read` is the engine's own copy, with the graph's shortfalls */
-    int forward_nodes;         /* of the completed graph */
+    int forward_nodes;         /* of the graph before its gradients were added */
     ls_job job;
     ls_session *session;
     bool ran;
-    ls_work work; /* set while ls_engine_run is active, as is input */
+    ls_work work; /* set, like input, while ls_engine_run is active */
     const void *input;
 };
 
@@ -20,8 +20,8 @@ struct ls_worker_state {
     const ls_engine *engine;
     ls_rank *rank;
     int64_t updates; /* AdamW updates that were applied */
-    int micro;       /* of a program: the micro-batch whose inputs are set now */
-    /* [n_bindings of the image] of inputs by their own names: 1 + the micro-batch that was set last; 0: none was */
+    int micro;       /* the micro-batch of a program whose inputs are being set */
+    /* [n_bindings of the image] for inputs, by binding: 1 + the micro-batch for which it was set last; 0: not set */
     int *input_set;
     bool *parameter_set; /* [n_flats] */
 };

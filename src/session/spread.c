@@ -1,4 +1,4 @@
-/* How a job is spread, as the processes of launched ranks agree on it. */
+/* How a job is spread, as agreed by the processes of launched ranks. */
 #include "session/spread_impl.h"
 
 #include "session/alike.h"
@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The fields of ls_spread that must be alike; of threads, device and kernels what is used is compared. */
+/*
+ * The fields of ls_spread that must be equal. For threads, device and kernels, the values in use are compared instead.
+ */
 typedef enum field_kind { TEXT, INTEGER, FLAG } field_kind;
 static const struct {
     const char *flag;
@@ -38,7 +40,7 @@ static void add_fields(ls_alike *alike, const ls_spread *spread) {
     }
 }
 
-/* "cuda:3:launched" without the number: each rank may have a GPU of its own. */
+/* "cuda:3:launched" without the number, because each rank may have a GPU of its own. */
 static void kind_of_device(const char *device, char out[64]) {
     size_t n = 0;
     for (const char *c = device; *c != 0 && n + 1 < 64;) {

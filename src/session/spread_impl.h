@@ -1,4 +1,4 @@
-/* What the processes of launched ranks agree on of a spread. */
+/* Agreement of the processes of launched ranks on a spread. */
 #ifndef LS_SESSION_SPREAD_IMPL_H
 #define LS_SESSION_SPREAD_IMPL_H
 
@@ -9,8 +9,8 @@ enum { LS_MOST_THREADS = 1024 };
 
 /*
  * Compares what the processes were given, and the instruction sets and kinds of devices that they use; LS_USAGE names
- * what differs. The threads and the choice of kernels, where they were left out, become those of rank 0: both follow
- * from its machine, and decide the order of sums. Collective; does nothing where this process starts the ranks.
+ * what differs. Threads and a choice of kernels that were not given become those of rank 0: both depend on its machine,
+ * and both decide the order of sums. Collective; does nothing if this process starts the ranks.
  */
 LS_MUST_USE ls_status ls_spread_agree(const ls_spread *spread, ls_kernel_device device, ls_plan_request *request);
 

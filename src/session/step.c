@@ -1,7 +1,7 @@
 /*
- * One training step of a rank: the numbers that the host writes before the micro-batches, the program of each
- * micro-batch, and the numbers that the host reads after the last one. Training, the library's worker, the grad
- * command, benchmarks and timelines use it.
+ * One training step of a rank: numbers that the host writes before the micro-batches, the program of each micro-batch,
+ * and numbers that the host reads after the last one. Training, the library's worker, the grad command, benchmarks and
+ * timelines use it.
  */
 #include "session/step.h"
 

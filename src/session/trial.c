@@ -1,4 +1,4 @@
-/* Decides how a job is spread, and opens a session for it; runs the best candidates of a plan first (--measure). */
+/* Decides how a job is spread, and opens a session for it; with --measure, first runs the best candidates of a plan. */
 #include "session/session.h"
 
 #include <stdlib.h>
@@ -9,12 +9,15 @@ enum { MOST_CANDIDATES = 6, RUNS = 3, MOST_TOLD = 1 << 20 };
 /* A candidate whose predicted time exceeds the best prediction by more than this factor is not run. */
 static const double most_times_best = 1.5;
 
-/* Of the slowest rank. */
+/* Times of the slowest rank. */
 typedef struct times {
     double seconds[RUNS];
 } times;
 
-/* Writes the bounds of sequences first .. first + rows - 1, which take turns, to ends[rows, room] and n_ends[rows]. */
+/*
+ * Writes the document bounds of sequences first .. first + rows - 1, taken in turn from the job's, to ends[rows, room]
+ * and n_ends[rows].
+ */
 static void write_documents(const ls_job *job, int64_t first, int64_t rows, int64_t room, int32_t *ends, int *n_ends) {
     for (int64_t b = 0; b < rows; b++) {
         const ls_mask_term *documents = &job->documents[(first + b) % job->n_documents];
@@ -23,7 +26,7 @@ static void write_documents(const ls_job *job, int64_t first, int64_t rows, int6
     }
 }
 
-/* Sets the bounds of documents to the job's typical ones, different ones in each run. */
+/* Sets document bounds to the job's typical ones, and uses different ones in each run. */
 static ls_status set_documents(const ls_job *job, const ls_rank *rank, int run) {
     const ls_image *image = rank->image;
     if (job->n_documents == 0 || image->n_masks == 0) return ls_ok();
@@ -51,7 +54,7 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     const ls_job *job = input;
     times *t = result;
     ls_comm_end_at_stop(rank->comm, true);
-    for (int i = -1; i < RUNS; i++) { /* run -1 is not measured: it touches fresh pages and loads code */
+    for (int i = -1; i < RUNS; i++) { /* run -1 is a warm-up, which touches fresh pages and loads code */
         LS_TRY(set_documents(job, rank, i));
         LS_TRY(ls_comm_barrier(rank->comm));
         for (int p = 0; p < rank->image->n_programs; p++) {
@@ -68,7 +71,7 @@ static ls_status run(const ls_job *job, ls_session *session, double *seconds) {
     times t = {{0}};
     LS_TRY(ls_session_run(session, on_rank, job, &t, sizeof t));
     *seconds = ls_median(t.seconds, RUNS);
-    return ls_home_tell(seconds, sizeof *seconds); /* all processes choose alike */
+    return ls_home_tell(seconds, sizeof *seconds); /* all processes then choose the same */
 }
 
 static void log_measured(const ls_plan_candidate *c) {
@@ -93,7 +96,7 @@ ls_status ls_plan_try(const ls_job *job, const ls_plan_request *request, const l
     return status;
 }
 
-/* What a candidate points to lies elsewhere in each process, and is told by its name or index. */
+/* Pointers of a candidate differ between processes, so what they point to is told by its name or index. */
 typedef struct names {
     int shard; /* -1: not chosen */
     char strategies[LS_STRATEGY_TEXT], mesh[LS_CANDIDATE_NAME], pipeline[LS_PIPELINE_TEXT];
@@ -115,7 +118,7 @@ static bool is_bool(const bool *at) {
     return byte <= 1;
 }
 
-/* What came is looked at before it is used: another process wrote it. */
+/* Checks what was received before it is used, since another process wrote it. */
 static ls_status check_told(const names *n, const ls_plan_candidate *c) {
     const char *wrong = NULL;
     if (!is_bool(&c->fits) || !is_bool(&c->simulated) || !is_bool(&c->saving.offload_state))
@@ -167,7 +170,7 @@ static ls_status tell_plan(const ls_plan_request *request, ls_plan *plan) {
     return ls_ok();
 }
 
-/* Only home searches: it takes long, and the rates of its machine count. */
+/* Only home searches, because a search takes long, and because the rates of home's machine are the ones to use. */
 static ls_status make_at_home(const ls_job *job, const ls_plan_request *request, ls_plan *plan) {
     *plan = (ls_plan){.n_candidates = 0};
     LS_TRY(ls_home_agree(ls_is_home() ? ls_plan_make(job, request, plan) : ls_ok()));

@@ -1,4 +1,7 @@
-/* A worker, one rank of an engine: sets inputs and parameters, runs steps, reads parameters, gradients and tensors. */
+/*
+ * A worker is one rank of an engine: it sets inputs and parameters, runs steps, and reads parameters, gradients and
+ * tensors.
+ */
 #include "session/session_impl.h"
 #include "weights/weights.h"
 
@@ -16,7 +19,7 @@ static ls_status check_worker(const ls_worker *w) {
     return ls_error(LS_INVALID, "no worker; expected the one that ls_engine_run gives to `work`");
 }
 
-/* All ranks must be here, doing the same; what follows is called so, too. */
+/* Checks that all ranks make the same call. The text also names what the rank does from now on, for messages. */
 LS_PRINTF(2, 3) static ls_status meet(const ls_worker *w, const char *format, ...) {
     char doing[LS_COMM_DOING];
     va_list args;
@@ -28,10 +31,10 @@ LS_PRINTF(2, 3) static ls_status meet(const ls_worker *w, const char *format, ..
     return ls_comm_meet(comm);
 }
 
-/* The graph's input that steps write, not the user. */
+/* Whether the engine, and not the user, sets this input. */
 static bool is_own(const char *name) { return strcmp(name, LS_BIND_SCALE) == 0; }
 
-/* LS_USAGE: the graph has nothing of that kind with that name; the message lists the names that it has. */
+/* LS_USAGE: the graph has nothing of that kind with that name; the message lists the names that exist. */
 static ls_status unknown_name(const ls_worker *w, const char *kind, const char *name, ls_role role) {
     const ls_graph *g = w->state->engine->graph;
     char known[256] = "";
@@ -74,7 +77,7 @@ static ls_status check_ids(const ls_tensor_info *input, const ls_id_range *range
     return ls_ok();
 }
 
-/* The input of that name; whole: it holds integers. */
+/* Finds the input of that name; whole: it must hold integers. */
 static ls_status find_typed(const ls_worker *w, const char *name, bool whole, ls_tensor *out) {
     const ls_graph *g = w->state->engine->graph;
     *out = find_input(g, name);
@@ -85,7 +88,7 @@ static ls_status find_typed(const ls_worker *w, const char *name, bool whole, ls
                     whole ? "ls_worker_set_real_input" : "ls_worker_set_input");
 }
 
-/* values: of all tokens, in the input's type. */
+/* values: those of all tokens, in the input's type. */
 static ls_status set_values(ls_worker *w, const char *name, const void *values) {
     ls_worker_state *s = w->state;
     const ls_image *image = s->rank->image;
@@ -146,7 +149,7 @@ ls_status ls_worker_set_random(ls_worker *w, double deviation, uint64_t seed) {
     return status;
 }
 
-/* Copies what an input of one micro-batch is to that of another one, slice by slice. */
+/* Copies an input of one micro-batch to another one, slice by slice. */
 static ls_status copy_input(const ls_rank *rank, const char *name, int from, int to) {
     const ls_operand *one = &ls_image_find(rank->image, name)->operand;
     void *values = malloc(ls_view_bytes(&one->view) + 1);
@@ -161,7 +164,10 @@ static ls_status copy_input(const ls_rank *rank, const char *name, int from, int
     return status;
 }
 
-/* An input that was not set for this micro-batch is that of the one that was set last, which has a place of its own. */
+/*
+ * An input that was not set for this micro-batch gets the value that was set last. That was for another micro-batch,
+ * whose input lies elsewhere.
+ */
 static ls_status carry_input(const ls_worker_state *s, const char *name, int *set) {
     if (*set == 0) return ls_error(LS_USAGE, "input \"%s\" was not set", name);
     if (*set != 1 + s->micro) LS_TRY(copy_input(s->rank, name, *set - 1, s->micro));
@@ -194,7 +200,8 @@ static void widen(ls_dtype dtype, const void *from, int64_t first, int64_t n, do
 /* A whole array that is read as f64. */
 typedef struct read_array {
     ls_dtype dtype;
-    bool partial; /* the ranks' terms are added, in rank order, so that the result has the same bits in every run */
+    /* the ranks' terms are added, in the order of the ranks, so that the result has the same bits in every run */
+    bool partial;
     double *out;
 } read_array;
 
@@ -218,7 +225,7 @@ static ls_status read_rows(void *context, const ls_range *rows, const void *data
     return ls_ok();
 }
 
-/* Collective: the whole of a tensor that is fetched, on each rank whose `out` is not NULL. */
+/* Collective: reads a whole fetched tensor on each rank whose `out` is not NULL. */
 static ls_status read_tensor(const ls_worker *w, const char *name, double *out) {
     const ls_rank *rank = w->state->rank;
     ls_comm_doing(rank->comm, "tensor \"%s\"", name);
@@ -251,7 +258,7 @@ static ls_status feed(void *context, int64_t micro_batch) {
     return check_all_set(f->worker);
 }
 
-/* A step without tokens: it only shares whether a rank was asked to stop. */
+/* A step without tokens. It only tells all ranks whether one of them was asked to stop. */
 static ls_status run_empty_step(const ls_rank *rank, ls_step_result *out) {
     double stop = ls_comm_stop_requested(rank->comm);
     LS_TRY(ls_rank_sum(rank, &stop, 1));
@@ -259,7 +266,7 @@ static ls_status run_empty_step(const ls_rank *rank, ls_step_result *out) {
     return ls_ok();
 }
 
-/* Where a loss is not finite: LS_DIVERGED names the first layer that could not compute all of the last micro-batch. */
+/* If a loss is not finite: LS_DIVERGED names the first layer that could not compute all of the last micro-batch. */
 static ls_status check_computed(const ls_worker *w, double loss) {
     const ls_graph *g = w->state->engine->graph;
     for (int i = 0; i < g->n_shortfalls && !isfinite(loss); i++) {
@@ -353,14 +360,14 @@ static ls_status read_elements(void *context, const ls_flat *flat, int64_t whole
     return ls_ok();
 }
 
-/* Collective: the whole of it, from a tensor of the flat space, to each rank whose `out` is not NULL. */
+/* Collective: reads all of the parameter, from a tensor of the flat space, on each rank whose `out` is not NULL. */
 static ls_status gather_flat(const ls_rank *rank, const char *name, ls_dtype dtype, const ls_flat *flat, double *out) {
     read_flat r = {.dtype = dtype};
     r.out = out;
     return ls_rank_gather_flat(rank, name, dtype, flat, true, out != NULL ? read_elements : NULL, &r);
 }
 
-enum { READ_COUNT = 4096 }; /* elements that are read at a time */
+enum { READ_COUNT = 4096 }; /* number of elements that are read at a time */
 
 ls_status ls_worker_get_parameter(ls_worker *w, const char *name, double *out) {
     LS_TRY(check_worker(w));
