@@ -1,7 +1,7 @@
 /*
- * Losses that compare a wanted answer with another one to the same prompt, or judge an answer: a row each. A loss is a
- * function of the log-probabilities of both answers, so its gradient by that of a token is the same for all tokens of
- * an answer: that is what the backward pass needs, as weights of tokens.
+ * Losses that compare a wanted answer with another answer to the same prompt, or judge a single answer; each is a row.
+ * A loss is a function of the log-probabilities of both answers, so its derivative with respect to the log-probability
+ * of a token is the same for all tokens of an answer. The backward pass uses these derivatives as weights of tokens.
  */
 #include "train/train_impl.h"
 
@@ -15,7 +15,10 @@ static double other_sigmoid(double x) { return x >= 0 ? exp(-x) / (1 + exp(-x)) 
 static double mean(const ls_answer_sums *a) { return a->own / (double)a->tokens; }
 static double gain(const ls_answer_sums *a) { return a->own - a->reference; }
 
-/* -log sigmoid(beta · x), where x is `of` the wanted answer less `of` the other one; slope: of `of` by a token's. */
+/*
+ * -log sigmoid(beta · x), where x is some figure of the wanted answer minus that of the other answer. A slope is the
+ * derivative of the figure with respect to the log-probability of a token.
+ */
 static ls_answers_loss sigmoid_of(double beta, double x, double wanted_slope, double other_slope) {
     const double by = -beta * other_sigmoid(beta * x);
     return (ls_answers_loss){.loss = -log_sigmoid(beta * x), .weight = {by * wanted_slope, -by * other_slope}};
@@ -28,7 +31,7 @@ static ls_answers_loss dpo(const ls_answer_sums a[2], const ls_answer_settings *
 
 /*
  * Azar et al., "A general theoretical paradigm to understand learning from human preferences" (arXiv 2310.12036),
- * equation 17, of means over the tokens of an answer, as TRL has it.
+ * equation 17, with means over the tokens of an answer, as in TRL.
  */
 static ls_answers_loss ipo(const ls_answer_sums a[2], const ls_answer_settings *s) {
     const double n[] = {(double)a[0].tokens, (double)a[1].tokens};
@@ -42,20 +45,26 @@ static ls_answers_loss simpo(const ls_answer_sums a[2], const ls_answer_settings
     return sigmoid_of(s->beta, mean(&a[0]) - mean(&a[1]) - margin, 1 / (double)a[0].tokens, 1 / (double)a[1].tokens);
 }
 
-/* Zhao et al., "SLiC-HF" (arXiv 2305.10425), with the gain over a reference, as TRL has it. */
+/* Zhao et al., "SLiC-HF" (arXiv 2305.10425), with the gain over a reference, as in TRL. */
 static ls_answers_loss hinge(const ls_answer_sums a[2], const ls_answer_settings *s) {
     const double missing = 1 - s->beta * (gain(&a[0]) - gain(&a[1])), by = missing > 0 ? s->beta : 0;
     return (ls_answers_loss){.loss = fmax(missing, 0), .weight = {-by, by}};
 }
 
-/* The logarithm of the odds of an answer, by its tokens' mean, and its slope by a token's. */
+/*
+ * The log-odds of an answer, from the mean log-probability of its tokens; slope: its derivative with respect to that of
+ * one token.
+ */
 static double log_odds(const ls_answer_sums *a, double *slope) {
-    const double x = fmin(mean(a), -1e-12); /* a probability of 1 has no odds */
+    const double x = fmin(mean(a), -1e-12); /* a probability of 1 has no finite odds */
     *slope = 1 / (-expm1(x) * (double)a->tokens);
     return x - log(-expm1(x));
 }
 
-/* Hong et al., "ORPO" (arXiv 2403.07691), equations 6 and 7; the loss of the wanted answer is added for each token. */
+/*
+ * Hong et al., "ORPO" (arXiv 2403.07691), equations 6 and 7; the caller adds the mean loss of the wanted answer's
+ * tokens.
+ */
 static ls_answers_loss orpo(const ls_answer_sums a[2], const ls_answer_settings *s) {
     double slope[2];
     const double x = log_odds(&a[0], &slope[0]) - log_odds(&a[1], &slope[1]);
@@ -66,8 +75,8 @@ static ls_answers_loss orpo(const ls_answer_sums a[2], const ls_answer_settings 
 }
 
 /*
- * Ethayarajh et al., "KTO" (arXiv 2402.01306), equation 7, as TRL has it: 1 - sigmoid(beta · (gain - divergence)) of a
- * wanted answer, and of another one with the opposite sign.
+ * Ethayarajh et al., "KTO" (arXiv 2402.01306), equation 7, as in TRL: 1 - sigmoid(beta · (gain - divergence)) for a
+ * wanted answer; the opposite sign for another answer.
  */
 static ls_answers_loss kto(const ls_answer_sums a[2], const ls_answer_settings *s) {
     const double sign = a->wanted ? 1 : -1, factor = a->wanted ? s->desirable : s->undesirable;
@@ -76,9 +85,9 @@ static ls_answers_loss kto(const ls_answer_sums a[2], const ls_answer_settings *
 }
 
 /*
- * Bradley and Terry's model of pairs; Ouyang et al., "InstructGPT" (arXiv 2203.02155), equation 1; with the margin of
- * Touvron et al., "Llama 2" (arXiv 2307.09288), equation 2, and scores that are held around 0 as Eisenstein et al.
- * (arXiv 2312.09244), section 2, have it.
+ * The pair model of Bradley and Terry; Ouyang et al., "InstructGPT" (arXiv 2203.02155), equation 1; with the margin of
+ * Touvron et al., "Llama 2" (arXiv 2307.09288), equation 2, and a term that keeps scores around 0, as in Eisenstein et
+ * al. (arXiv 2312.09244), section 2.
  */
 static ls_answers_loss reward(const ls_answer_sums a[2], const ls_answer_settings *s) {
     const double sum = a[0].own + a[1].own;

@@ -1,10 +1,10 @@
 /*
- * Training on pairs of answers, or on answers that are judged one by one, each of which has an answer to another prompt
- * beside it. A step first runs all of its micro-batches forward; rank 0 adds up the log-probabilities of each answer,
- * and finds the loss and, by its derivative, a weight for each token. The backward pass then runs with the loss
- * Σ weight · log-probability, whose gradient is that of the loss of the pairs.
+ * Training on pairs of answers, or on answers that are judged one by one, each of which is paired with an answer to
+ * another prompt. A step first runs all of its micro-batches forward. Rank 0 adds up the log-probabilities of each
+ * answer, and finds the loss and, from its derivative, a weight for each token. The backward pass then runs with the
+ * loss Σ weight · log-probability, whose gradient equals that of the loss of the pairs.
  *
- * Losses with a reference need the log-probabilities of all answers before the first step. They are found once, and
+ * Losses with a reference need the log-probabilities of all answers before the first step. They are computed once, and
  * kept in the run's folder.
  */
 #include "train/train_impl.h"
@@ -15,13 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REFERENCE "reference.npy" /* f8: of all documents, set after set */
+#define REFERENCE "reference.npy" /* f8, for all documents, set after set */
 
-/* The sets of answers of a training, those that are trained on first. */
+/* The sets of answers of a training; those that are trained on come first. */
 enum { MOST_SETS = 64 };
 typedef struct answer_set {
     const ls_data *data;
-    int64_t first; /* its documents among all */
+    int64_t first; /* number of its first document among the documents of all sets */
     int64_t documents;
 } answer_set;
 
@@ -31,20 +31,20 @@ struct ls_comparing {
     answer_set *set; /* [mixture's sets + evaluation's] */
     int n_sets;
     int64_t documents;
-    double *reference;     /* by document; rank 0 alone */
-    ls_data_piece *pieces; /* of one sequence */
-    uint8_t *answers;      /* [S] of it: whether a label is a token of an answer */
+    double *reference;     /* by document; on rank 0 only */
+    ls_data_piece *pieces; /* pieces of one sequence */
+    uint8_t *answers;      /* [S] of one sequence: whether a label is a token of an answer */
 };
 
 /* --- sums of answers ---------------------------------------------------------------------------------------------- */
 
-/* What is done with the pairs of a sequence: called for each, its pieces in the order of the sequence. */
+/* Called for each pair of a sequence, with its two pieces in the order of the sequence. */
 typedef ls_status (*on_pair)(void *context, const answer_set *set, const ls_data_piece piece[2],
                              const ls_answer_sums sums[2]);
 
 /*
- * losses[S]: minus the log-probabilities of a sequence's labels; where a label is ignored, nothing that counts. Leaves
- * the sequence's pieces and answers in *c.
+ * losses[S]: minus the log-probabilities of a sequence's labels; values at ignored labels do not count. Leaves the
+ * sequence's pieces and answers in *c.
  */
 static ls_status add_up(const ls_comparing *c, const answer_set *set, int64_t index, const float *losses,
                         const int32_t *labels, on_pair call, void *context) {
@@ -71,13 +71,13 @@ static ls_status add_up(const ls_comparing *c, const answer_set *set, int64_t in
 
 /* --- what a step finds -------------------------------------------------------------------------------------------- */
 
-/* A pair, and what the loss makes of it. */
+/* A pair, with its sums and the loss that was found from them. */
 typedef struct judged_pair {
     ls_answer_sums sums[2];
     ls_answers_loss found;
 } judged_pair;
 
-/* The pairs of a step, or of an evaluation, in the order in which they are found. */
+/* The pairs of a step or of an evaluation, in the order in which they are found. */
 typedef struct finding {
     const ls_comparing *c;
     const ls_answer_loss *loss;
@@ -114,7 +114,7 @@ static ls_status find_pair(void *context, const answer_set *set, const ls_data_p
     return f->loss->judges ? ls_data_wanted(set->data, piece[0].document, &p->sums[0].wanted) : ls_ok();
 }
 
-/* How much likelier answers to other prompts are than the reference has them: their mean, 0 at least. */
+/* The mean gain in log-probability of answers to other prompts over the reference; at least 0. */
 static double divergence(const finding *f) {
     double sum = 0;
     for (int64_t k = 0; k < f->n; k++) sum += f->pair[k].sums[1].own - f->pair[k].sums[1].reference;
@@ -126,7 +126,7 @@ static double reward_of(const finding *f, const ls_answer_sums *a) {
     return f->settings.beta * (f->loss->reference ? a->own - a->reference : a->own / (double)a->tokens);
 }
 
-/* Means over the answers of the pairs, of which a loss that judges has one of each. */
+/* Means over the answers of the pairs. A loss that judges has one answer per pair. */
 static void find_rewards(const finding *f, ls_answers_figures *out) {
     int64_t n[2] = {0, 0}, right = 0;
     double sum[2] = {0, 0};
@@ -145,8 +145,8 @@ static void find_rewards(const finding *f, ls_answers_figures *out) {
 }
 
 /*
- * Once all pairs are there. The loss is a mean over them; where answers are imitated, too, the mean loss of the tokens
- * that the wanted ones' documents have to learn is added.
+ * Called when all pairs are known. The loss is a mean over the pairs. If answers are also imitated, the mean loss of
+ * the tokens that are learnt in the documents of the wanted answers is added.
  */
 static void judge(finding *f, ls_answers_figures *out) {
     double loss = 0, wanted_loss = 0;
@@ -171,7 +171,7 @@ static void judge(finding *f, ls_answers_figures *out) {
 /* A sequence of a step, with its tokens and labels. */
 typedef struct step_sequence {
     const answer_set *set;
-    int64_t own; /* its number there */
+    int64_t own; /* index of the pair in the step */
     int32_t *tokens, *labels;
 } step_sequence;
 
@@ -181,15 +181,18 @@ static ls_status read_sequence(const ls_comparing *c, int64_t index, step_sequen
     return ls_data_read(of->set->data, of->own, NULL, &sample);
 }
 
-/* Puts the weights of one sequence after the other. */
+/* Writes the weights of one sequence after the other. */
 typedef struct weighing {
     const finding *f;
-    int64_t next; /* pair */
+    int64_t next; /* index of the next pair */
     const int32_t *labels;
     float *weights; /* [S] */
 } weighing;
 
-/* The backward pass minimises the sum of weight · loss of a token, where that is minus its log-probability. */
+/*
+ * The backward pass minimises the sum of weight · loss over the tokens, where a token's loss is minus its
+ * log-probability.
+ */
 static ls_status weigh_pair(void *context, const answer_set *set, const ls_data_piece piece[2],
                             const ls_answer_sums sums[2]) {
     weighing *w = context;
@@ -206,7 +209,7 @@ static ls_status weigh_pair(void *context, const answer_set *set, const ls_data_
     return ls_ok();
 }
 
-/* Finds the pairs of the sequences of a step, each of which is read into `of`. */
+/* Finds the pairs of the sequences of a step; reads each sequence into `of`. */
 static ls_status find_pairs(finding *f, step_sequence *of, int64_t first, int64_t n, const float *losses) {
     for (int64_t i = 0; i < n; i++) {
         LS_TRY(read_sequence(f->c, first + i, of));
@@ -228,7 +231,7 @@ static ls_status put_weights(const finding *f, step_sequence *of, int64_t first,
     return ls_ok();
 }
 
-/* On rank 0, which has the losses of all tokens. */
+/* Called on rank 0, which has the losses of all tokens. */
 static ls_status weigh_step(const ls_comparing *c, int64_t first, int64_t n, const float *losses, float *weights,
                             ls_answers_figures *out) {
     const int64_t S = c->t->options.seq;
@@ -270,7 +273,8 @@ ls_status ls_comparing_weigh(void *context, int64_t first, int64_t n, const floa
 typedef struct passing {
     const ls_comparing *c;
     const answer_set *set;
-    int64_t n, next; /* sequences, spread over the set as an evaluation spreads them; and the number of the next one */
+    /* number of sequences, chosen from the whole set as in an evaluation; and the number of the next one */
+    int64_t n, next;
     on_pair call;
     void *context;
     ls_status status;
@@ -282,7 +286,7 @@ static void pass_sequence(void *context, const ls_sample *sample, const float *l
     if (p->status.code == LS_OK) p->status = add_up(p->c, p->set, index, losses, sample->labels, p->call, p->context);
 }
 
-/* Evaluates the first n sequences of a set. What `call` fails with on rank 0 is the status of all. */
+/* Evaluates the first n sequences of a set. If `call` fails on rank 0, all ranks get its status. */
 static ls_status pass_set(passing *p, int64_t n, ls_progress *progress) {
     const ls_comparing *c = p->c;
     p->n = n;
@@ -343,7 +347,7 @@ static ls_status read_reference(ls_comparing *c) {
                            (long long)c->documents);
 }
 
-/* --- a rank's ----------------------------------------------------------------------------------------------------- */
+/* --- the state of a rank ------------------------------------------------------------------------------------------ */
 
 static ls_status add_sets(ls_comparing *c) {
     const ls_training *t = c->t;

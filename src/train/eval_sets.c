@@ -23,7 +23,7 @@ static ls_status add_named(char *part, ls_eval_sets *sets) {
     return ls_ok();
 }
 
-/* A file of exactly this name has precedence, and so has what can only be a path. */
+/* A file with exactly this name takes precedence; so does a text that can only be a path. */
 static ls_status find_sets(const char *text, ls_eval_sets *sets) {
     sets->text = strdup(text);
     if (sets->text == NULL) return ls_error(LS_NO_MEMORY, "no memory for --eval-data");

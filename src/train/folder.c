@@ -1,4 +1,4 @@
-/* The folder of a run: its lock, leftovers of killed runs, and what happens when it is removed during a run. */
+/* The folder of a run: its lock, leftovers of killed runs, and the case that it is removed during a run. */
 #include "train/train_impl.h"
 
 #include "checkpoint/checkpoint.h"
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TRIAL_SECONDS 2.0 /* in which a file of another process must be seen */
+#define TRIAL_SECONDS 2.0 /* within which a file of another process must be visible */
 
 /* --- the lock ----------------------------------------------------------------------------------------------------- */
 
@@ -34,9 +34,9 @@ ls_status ls_folder_make(ls_training *t) {
     return ls_folder_refuse_existing(t); /* another run may have created it meanwhile */
 }
 
-/* --- whether all can write ---------------------------------------------------------------------------------------- */
+/* --- whether all processes can write ------------------------------------------------------------------------------ */
 
-/* The file that a process of launched ranks writes to try the folder. */
+/* The file that a process of launched ranks writes to test the folder. */
 static ls_status path_of_trial(const ls_training *t, int rank, char **out) {
     return ls_path_print(out, "%s/.rank-%d.tried", t->options.out, rank);
 }
@@ -48,7 +48,10 @@ static ls_status write_trial(const ls_training *t, int rank) {
     return ls_error_in(ls_file_write(path, text, sizeof text - 1), "rank %d cannot write to --out", rank);
 }
 
-/* At home: what all have written must be here. A network's file system may show it a moment later. */
+/*
+ * At home: the files that all processes have written must be visible here. A network file system may show them a moment
+ * later.
+ */
 static ls_status find_trials(const ls_training *t, int ranks) {
     const double until = ls_seconds() + TRIAL_SECONDS;
     for (int r = 0; r < ranks; r++) {
@@ -78,7 +81,7 @@ ls_status ls_folder_try(const ls_training *t) {
 
 /* --- leftovers ---------------------------------------------------------------------------------------------------- */
 
-/* Whether a name is that of a file which a killed run left unfinished: "loss.svg.tmp-4711" (ls_file_write). */
+/* Whether a name is that of a file that a killed run left unfinished: "loss.svg.tmp-4711" (ls_file_write). */
 static bool is_unfinished(const char *name) {
     static const char *const files[] = {"run.json", "metrics.jsonl", "loss.svg", "eval.json", "loss_by_position.svg"};
     static const char end[] = ".tmp-";

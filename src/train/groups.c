@@ -1,7 +1,4 @@
-/*
- * --group: parameters that are frozen or have a learning rate or a decay of their own, chosen by patterns of their
- * names.
- */
+/* --group: parameters that are frozen, or have their own learning rate or decay, chosen by patterns of their names. */
 #include "train/train_impl.h"
 
 #include <errno.h>
@@ -13,9 +10,9 @@
 typedef struct parameter_group {
     char pattern[256];
     double rate, decay;            /* rate: factor of --lr; decay NAN: that of parameters without a group */
-    const ls_optimizer *optimizer; /* NULL: what --optimizer does with such a parameter */
+    const ls_optimizer *optimizer; /* NULL: the one that --optimizer chooses for such a parameter */
     bool frozen;
-    const ls_dtype *kept; /* of what is frozen; NULL: as the others are */
+    const ls_dtype *kept; /* type of frozen parameters; NULL: as the other parameters */
     bool matched;
 } parameter_group;
 
@@ -41,7 +38,7 @@ static bool parse_number(const char *text, size_t length, const char *key, doubl
     return true;
 }
 
-/* "optimizer=NAME": the one of --optimizer, or what that has for other parameters. */
+/* Parses "optimizer=NAME": NAME is the optimiser of --optimizer, or the one that it uses for other parameters. */
 static bool parse_optimizer(const char *text, size_t length, const ls_optimizer *of_run, const ls_optimizer **out) {
     static const char key[] = "optimizer=";
     const size_t name = sizeof key - 1;
@@ -56,7 +53,7 @@ static bool parse_optimizer(const char *text, size_t length, const ls_optimizer 
     return false;
 }
 
-/* "frozen", or "frozen=TYPE". */
+/* Parses "frozen" or "frozen=TYPE". */
 static bool parse_frozen(const char *text, size_t length, parameter_group *g) {
     static const ls_dtype types[] = {LS_BF16, LS_F32};
     const size_t name = strlen("frozen");
@@ -125,7 +122,7 @@ static const parameter_group *group_of(parameter_group *groups, int n, const cha
 static ls_status apply(const ls_groups *given, const ls_model *model, parameter_group *groups, ls_graph *g,
                        ls_parameter_settings *own) {
     bool trained = false;
-    const ls_tensor_info *kept = NULL; /* in another type than the graph's */
+    const ls_tensor_info *kept = NULL; /* a parameter kept in another type than the graph's */
     for (int t = 1, p = 0; t < g->n_tensors; t++) {
         ls_tensor_info *info = &g->tensors[t];
         if (info->role != LS_ROLE_PARAMETER) continue;
@@ -138,7 +135,7 @@ static ls_status apply(const ls_groups *given, const ls_model *model, parameter_
             if (group->optimizer != NULL && group->optimizer->update_matrices != NULL && info->shape.ndim != 2)
                 return ls_error(LS_USAGE, "--group '%s': optimizer %s is for matrices, but %s has %d dimensions",
                                 group->pattern, group->optimizer->name, info->name, info->shape.ndim);
-            info->frozen |= group->frozen; /* what the model does not train stays as it is */
+            info->frozen |= group->frozen; /* parameters that the model does not train remain frozen */
             if (group->kept != NULL) info->kept = *group->kept;
         }
         if (info->kept != g->dtype && kept == NULL) kept = info;
@@ -171,7 +168,7 @@ ls_status ls_groups_apply(const ls_groups *given, const ls_model *model, const l
 
 /* --- run.json ----------------------------------------------------------------------------------------------------- */
 
-/* Whether parameter number p (a) is trained like parameter number q (b). */
+/* Whether parameter number p (a) is trained with the same settings as parameter number q (b). */
 static bool alike(const ls_job *job, const ls_tensor_info *a, int p, const ls_tensor_info *b, int q) {
     if (a->frozen || b->frozen) return a->frozen && b->frozen && a->kept == b->kept;
     return job->own[p].update.rate == job->own[q].update.rate &&
@@ -179,7 +176,7 @@ static bool alike(const ls_job *job, const ls_tensor_info *a, int p, const ls_te
            job->own[p].optimizer == job->own[q].optimizer;
 }
 
-/* Writes one object: all parameters that are trained like number p, the first of them. */
+/* Writes one object for all parameters with the same settings as parameter number p, which is the first of them. */
 static void write_set(const ls_job *job, const ls_tensor_info *const *info, int n, int p, ls_json_writer *w) {
     ls_json_open_object(w, NULL);
     ls_json_put_bool(w, "frozen", info[p]->frozen);

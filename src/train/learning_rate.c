@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* wsd ("warm-up, stable, decay"): the share of the steps, at the end, in which the rate falls. */
+/* wsd ("warm-up, stable, decay"): the fraction of the steps, at the end, in which the rate falls. */
 #define DECAY_PART 0.2
 
 static double constant_height(double progress) {

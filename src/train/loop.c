@@ -8,25 +8,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHART_SECONDS 10.0 /* between drawings of the chart */
-#define TRACED_STEPS 4     /* the trace has the last steps */
+#define CHART_SECONDS 10.0 /* between updates of the chart */
+#define TRACED_STEPS 4     /* the trace covers the last steps */
 #define WATCH_SECONDS 1.0  /* between checks of the folder */
-#define LINE_SECONDS 2.0   /* between progress lines, where there is no terminal */
+#define LINE_SECONDS 2.0   /* between progress lines, if the output is not a terminal */
 
 typedef struct loop {
     const ls_training *t;
     const ls_rank *rank;
     ls_trainer *trainer;
-    ls_comparing *comparing; /* NULL: the loss compares no answers */
+    ls_comparing *comparing; /* NULL: the loss does not compare answers */
     ls_sequences train;
     ls_progress progress;
-    double charted, printed; /* when the chart was last drawn, and progress last shown (ls_seconds) */
-    double step_seconds;     /* of the last step; 0 before the first */
+    double charted, printed; /* when the chart was last drawn and progress was last shown (ls_seconds) */
+    double step_seconds;     /* duration of the last step; 0 before the first step */
     ls_start_up start_up;
-    unsigned warned; /* ls_record_warn */
-    ls_lock *lock;   /* rank 0: lock of the folder; the training's own unless the folder was made anew */
+    unsigned warned; /* bits of ls_record_warn */
+    ls_lock *lock;   /* rank 0: lock of the folder; the training's own lock unless the folder was created again */
     double watched;  /* when the folder was last checked (ls_seconds) */
-    bool remade;     /* the folder was made anew since the last step: a checkpoint is wanted */
+    bool remade;     /* the folder was created again since the last step, so a checkpoint is wanted */
     ls_saves saves;
     ls_train_outcome *outcome;
 } loop;
@@ -46,7 +46,7 @@ static ls_status fresh_weights(const loop *l, ls_weights_figures *figures) {
     return status;
 }
 
-/* A checkpoint has the average in the place of the weights. */
+/* A checkpoint has the average in place of the weights. */
 static ls_status checkpoint_weights(const loop *l, ls_weights_figures *figures) {
     ls_train_state state;
     const ls_train_origin as = ls_train_origin_of(l->t);
@@ -54,7 +54,7 @@ static ls_status checkpoint_weights(const loop *l, ls_weights_figures *figures) 
     return ls_rank_exchange(l->rank);
 }
 
-/* Sets the weights, and what is said of them at the start. */
+/* Sets the weights, and logs facts about them at the start. */
 static ls_status set_weights(loop *l) {
     const double began = ls_seconds();
     ls_weights_figures figures = {0};
@@ -89,8 +89,8 @@ static ls_status evaluate_set(const loop *l, int set, double *loss) {
 }
 
 /*
- * Of the average, where there is one. The losses become NaN where no evaluation is due, or where a request to stop
- * ended it (*stopped).
+ * Evaluates the average if there is one, otherwise the parameters. The losses become NaN if no evaluation is due, or if
+ * a request to stop ended it (*stopped).
  */
 static ls_status evaluate(loop *l, int64_t step, ls_evaluated *out, bool *stopped) {
     const ls_train_options *o = &l->t->options;
@@ -105,10 +105,10 @@ static ls_status evaluate(loop *l, int64_t step, ls_evaluated *out, bool *stoppe
     return *stopped ? ls_ok() : status;
 }
 
-/* Saves and marks the best evaluation so far. All ranks have the same numbers, so they decide alike. */
+/* Saves and marks the best evaluation so far. All ranks have the same numbers, so they all decide the same. */
 static ls_status keep_best(loop *l, int64_t step, double loss, double eval_loss) {
     const ls_train_options *o = &l->t->options;
-    if (!o->keep_best || !(eval_loss < l->outcome->best_loss)) return ls_ok(); /* false for NaN too: not evaluated */
+    if (!o->keep_best || !(eval_loss < l->outcome->best_loss)) return ls_ok(); /* also false for NaN: not evaluated */
     LS_TRY(ls_saves_try(&l->saves, step, loss));
     if (l->saves.saved != step) return ls_ok();
     const bool first = l->rank->rank == 0;
@@ -121,7 +121,7 @@ static ls_status keep_best(loop *l, int64_t step, double loss, double eval_loss)
     return ls_ok();
 }
 
-/* Whether, at an evaluation, as many in a row as is allowed were not better than the best. All ranks decide alike. */
+/* Whether the allowed number of evaluations in a row were not better than the best. All ranks decide the same. */
 static bool lost_patience(const loop *l, int64_t step, double eval_loss) {
     const ls_train_options *o = &l->t->options;
     const int64_t from = l->outcome->best_step > 0 ? l->outcome->best_step : l->t->start.step;
@@ -167,7 +167,7 @@ static ls_stop stop_wish(const loop *l) {
     if (ls_comm_stop_requested(l->rank->comm)) return LS_STOP_SIGNAL;
     const double most = l->t->options.max_seconds;
     if (most <= 0 || l->rank->rank != 0) return LS_STOP_NOT;
-    /* The next step takes about as long as the last one: it is the last when the time will be over at its end. */
+    /* The next step takes about as long as the last one. If the time would be up at its end, it is the last step. */
     return ls_seconds() - l->t->began + l->step_seconds >= most ? LS_STOP_TIME : LS_STOP_NOT;
 }
 
@@ -184,7 +184,7 @@ static ls_status watch_folder(loop *l) {
     return ls_ok();
 }
 
-/* Runs one step and what follows it. *stop: why it was the last one, or LS_STOP_NOT; *loss: of the step. */
+/* Runs one step and what follows it. *stop: why this step was the last, or LS_STOP_NOT; *loss: loss of the step. */
 static ls_status advance(loop *l, int64_t step, ls_stop *stop, double *loss) {
     const ls_train_options *o = &l->t->options;
     const ls_step_hyper hyper = {ls_schedule_lr(o, step + 1), o->clip, o->beta1, o->beta2};
@@ -275,7 +275,7 @@ static ls_status run_loop(loop *l) {
                     (long long)step, (long long)o->steps, checkpoint);
 }
 
-/* A sequence of the training: of one of its data sets. */
+/* Reads a sequence of the training, from one of its data sets. */
 static ls_status read_mixed(const void *context, int64_t index, const ls_data_part *part, ls_sample *out) {
     const ls_training *t = context;
     int64_t own;

@@ -1,4 +1,4 @@
-/* Opens what a training reads: the model, changed as the options say, its tokenizer, and the texts. */
+/* Opens what a training reads: the model with the changes that the options ask for, its tokenizer, and the texts. */
 #include "train/train_impl.h"
 
 #include "checkpoint/checkpoint.h"
@@ -6,7 +6,9 @@
 
 #include <string.h>
 
-/* Adapts the model to sequences longer than it was made for, with a warning: the user may not have meant it. */
+/*
+ * Adapts the model to sequences longer than it was made for, with a warning, because the user may not have intended it.
+ */
 static ls_status lengthen_model(const ls_training *t) {
     const int64_t longest = ls_model_describe(t->model).longest, S = t->options.seq;
     bool longer;
@@ -30,8 +32,8 @@ static ls_status adapt_model(const ls_training *t) {
 }
 
 /*
- * A loss of answers is one of log-probabilities, and is found before the backward pass: what changes these is refused.
- * That of a teacher's words has no smoothed labels.
+ * A loss of answers is a function of log-probabilities, and is found before the backward pass; options that would
+ * change these are refused. The loss of a teacher's words does not support smoothed labels.
  */
 static ls_status change_loss(const ls_training *t) {
     const ls_train_options *o = &t->options;
@@ -48,7 +50,7 @@ static ls_status change_loss(const ls_training *t) {
     return ls_model_noise(t->model, o->neftune);
 }
 
-/* A new adapter trains the head, too; one of a folder has it. */
+/* A new adapter also trains the scoring head; the folder of an existing adapter has the head. */
 static ls_status score_model(const ls_training *t) {
     if (t->compares == NULL || !t->compares->scores) return ls_ok();
     LS_TRY(ls_model_score(t->model));
@@ -93,7 +95,7 @@ static void log_set(const ls_training *t, const ls_mixed_set *set) {
     ls_data_log_packing(set->data);
 }
 
-/* Margins of records are what a loss of scores reads. */
+/* Only a loss of scores reads the margins of records. */
 static void log_margins(const ls_training *t, const ls_data *data) {
     const long long n = ls_data_margins(data), pairs = ls_data_summarise(data)->documents / 2;
     if (n == 0) return;
@@ -103,7 +105,7 @@ static void log_margins(const ls_training *t, const ls_data *data) {
         ls_log("margin: %lld of %lld pairs have one; that of the others is 0", n, pairs);
 }
 
-/* Whether a set is of answers, pairs or judged ones, as the loss wants it. */
+/* Whether a set has the answers that the loss needs: pairs, or judged answers. */
 static ls_status check_pairs(const ls_training *t, const char *flag, const ls_data *data) {
     if (ls_data_pairs(data) && t->compares != NULL && ls_data_judges(data) != t->compares->judges)
         return ls_error(LS_USAGE, "%s: --loss %s %s", flag, t->compares->name,
@@ -120,7 +122,10 @@ static ls_status check_pairs(const ls_training *t, const char *flag, const ls_da
                     t->compares->judges ? "label" : "preference");
 }
 
-/* Whether a set has a teacher's words where the loss reads them, as many as `of` says; its k is 0 for the first set. */
+/*
+ * Whether a set has a teacher's words, if the loss reads them, and as many as of->k says. For the first set of->k is 0,
+ * and is set.
+ */
 static ls_status check_teacher(const ls_training *t, const char *flag, const ls_data *data, ls_distillation *of) {
     double temperature;
     const int k = ls_data_teacher(data, &temperature);
@@ -142,7 +147,7 @@ static ls_status check_teacher(const ls_training *t, const char *flag, const ls_
                     temperature, of->k, of->temperature);
 }
 
-/* The words say how many the loss reads. */
+/* The number of a teacher's words in the texts decides how many the loss reads. */
 static ls_status distil(const ls_training *t) {
     ls_distillation of = {.weight = t->options.distil_weight};
     for (int i = 0; i < t->mixture.n; i++) LS_TRY(check_teacher(t, "--data", t->mixture.set[i].data, &of));

@@ -1,4 +1,4 @@
-/* What a run records step by step: metrics.jsonl, an event file for TensorBoard, loss.svg. */
+/* What a run records at each step: metrics.jsonl, an event file for TensorBoard, loss.svg. */
 #include "train/train_impl.h"
 
 #include <math.h>
@@ -79,7 +79,7 @@ static void put_start_up(const ls_start_up *s, ls_json_writer *w) {
     ls_json_close(w);
 }
 
-/* How many of the step's sequences are of each data set. */
+/* Writes how many of the step's sequences come from each data set. */
 static void put_mixture(const ls_training *t, int64_t step, ls_json_writer *w) {
     const int64_t batch = t->options.batch;
     for (int k = 0; k < t->mixture.n && t->mixture.n > 1; k++) {
@@ -135,8 +135,8 @@ ls_status ls_record_step(const ls_training *t, int64_t step, double lr, const ls
 }
 
 /*
- * Reads columns of metrics.jsonl: *out is [n, rows], freed by the caller. *rows 0 and *out NULL when the file does not
- * exist.
+ * Reads columns of metrics.jsonl: *out is [n, rows], freed by the caller. If the file does not exist, *rows is 0 and
+ * *out NULL.
  */
 static ls_status read_columns(const ls_training *t, const char *const *keys, int n, double **out, int64_t *rows) {
     LS_PATH path = NULL;
@@ -146,7 +146,7 @@ static ls_status read_columns(const ls_training *t, const char *const *keys, int
     return ls_file_exists(path) ? ls_jsonl_columns(path, keys, n, out, rows) : ls_ok();
 }
 
-/* *out becomes a value of a step's line; NaN where there is none. */
+/* *out becomes a value from a step's line; NaN if there is none. */
 static ls_status read_value(const ls_training *t, int64_t step, const char *key, double *out) {
     double *column;
     int64_t rows;
@@ -196,7 +196,10 @@ static void smooth(const double *y, int64_t n, double *out) {
     }
 }
 
-/* Removes the points where y is not finite, so that the line joins the others. Returns how many are left. */
+/*
+ * Removes the points whose y is not finite, so that the line connects the others. Returns the number of remaining
+ * points.
+ */
 static int64_t keep_finite(double *x, double *y, int64_t n) {
     int64_t kept = 0;
     for (int64_t i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-/* run.json: what a training is, and whether a resumed one is the same. */
+/* run.json: describes a training, and tells whether a resumed one is the same. */
 #include "train/train_impl.h"
 
 #include "ls_version.h"
@@ -72,7 +72,7 @@ static void write_option(ls_json_writer *w, const char *name, const char *const 
     if (n > 1) ls_json_close(w);
 }
 
-/* An option of the run that is resumed. */
+/* Writes an option of the run that is resumed. */
 static ls_status write_earlier(ls_json_writer *w, const char *name, ls_json_value value) {
     const char *text;
     if (ls_json_is_array(value)) {
@@ -93,7 +93,10 @@ static ls_status write_earlier(ls_json_writer *w, const char *name, ls_json_valu
     return ls_ok();
 }
 
-/* The options as they were given, for --config; of a run that is resumed, those of before that were not given again. */
+/*
+ * Writes the options as they were given, for --config. For a resumed run, options of the earlier run that were not
+ * given again are included.
+ */
 static ls_status write_options(const ls_training *t, ls_json_writer *w) {
     const ls_train_options *o = &t->options;
     void *cursor = NULL;
@@ -109,7 +112,7 @@ static ls_status write_options(const ls_training *t, ls_json_writer *w) {
 }
 
 static void write_memory(const ls_training *t, ls_json_writer *w) {
-    ls_json_open_array(w, "predicted_bytes"); /* of the ranks that share the first sequence, in each stage */
+    ls_json_open_array(w, "predicted_bytes"); /* for the ranks that have the first sequence, one per stage */
     const ls_mesh *mesh = &ls_session_plan(t->session)->target.mesh;
     const ls_team team = ls_mesh_team(mesh, ls_mesh_axes(mesh, LS_AXIS_SEQUENCE) | ls_mesh_axes(mesh, LS_AXIS_STAGE));
     for (int i = 0; i < ls_team_size(&team); i++) {
@@ -154,8 +157,8 @@ ls_status ls_record_run(const ls_training *t) {
 }
 
 /*
- * Compares the hash of the data, which tells texts with equal token counts apart. run.json files of older versions have
- * none.
+ * Compares the hash of the data, which distinguishes texts with equal token counts. run.json files of older versions
+ * have none.
  */
 static ls_status check_content(const ls_training *t, ls_json_value data) {
     const char *recorded;
@@ -168,7 +171,7 @@ static ls_status check_content(const ls_training *t, ls_json_value data) {
                     t->options.out, here, recorded);
 }
 
-/* The seed of run.json may have been edited; that of the checkpoint is protected by a hash. */
+/* The seed in run.json may have been edited; the seed in the checkpoint is protected by a hash. */
 static ls_status check_seed(const ls_training *t) {
     if (t->options.seed == t->start.seed) return ls_ok();
     return ls_error(LS_USAGE, "%s/run.json: seed is %llu, but %s was trained with %llu; expected the same",

@@ -1,8 +1,8 @@
 /*
- * When checkpoints are written, and what happens when one cannot be written: the older ones stay and the training
- * continues, and the checkpoint is tried again later. Only the failure of the last one ends the training. All ranks
- * decide alike, because they decide by the step number, by wishes that are exchanged after each step, and by a status
- * that all ranks agree on.
+ * Decides when checkpoints are written, and handles failures to write one: the older ones stay, the training continues,
+ * and the checkpoint is tried again later. Only a failure of the last checkpoint ends the training. All ranks decide
+ * the same, because they decide by the step number, by wishes that are exchanged after each step, and by a status that
+ * all ranks agree on.
  */
 #include "base/base.h"
 #include "train/train_impl.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define MEASURE_SECONDS 30.0 /* between measurements of the free space */
-#define RETRY_SECONDS 60.0   /* from a failed attempt to the next, when there is space */
+#define RETRY_SECONDS 60.0   /* from a failed attempt to the next one, if there is space */
 #define REPEAT_SECONDS 600.0 /* between repetitions of the same warning */
 
 static bool is_first(const ls_saves *s) { return s->rank->rank == 0; }
@@ -19,8 +19,8 @@ static bool is_first(const ls_saves *s) { return s->rank->rank == 0; }
 /* --- space -------------------------------------------------------------------------------------------------------- */
 
 /*
- * The most checkpoints that this run will add to the folder; 1 when they are due by time. With --keep n it is n + 1:
- * the oldest is removed only after the newest is written.
+ * The most checkpoints that this run will add to the folder; 1 if they are due by time. With --keep n the number is n +
+ * 1, because the oldest is removed only after the newest is written.
  */
 static int64_t checkpoints_to_come(const ls_training *t) {
     const ls_train_options *o = &t->options;
@@ -31,8 +31,8 @@ static int64_t checkpoints_to_come(const ls_training *t) {
 }
 
 /*
- * Whether the disk has space for n checkpoints. Logs once when it becomes short and once when it is enough again: only
- * a warning, because the user may free some.
+ * Whether the disk has space for n checkpoints. Logs once when space becomes short and once when it suffices again.
+ * This is only a warning, because the user may free some space.
  */
 static bool has_space(ls_saves *s, int64_t n) {
     const char *out = s->t->options.out;
@@ -40,7 +40,7 @@ static bool has_space(ls_saves *s, int64_t n) {
     int64_t available;
     s->measured = ls_seconds();
     if (ls_file_free_bytes(out, &available).code != LS_OK)
-        return true; /* unknown: writing the checkpoint will show it */
+        return true; /* unknown: writing the checkpoint will show whether there is space */
     const double wanted = (double)n * (double)s->bytes, short_of = wanted - (double)available;
     if (short_of > 0 && !s->is_short)
         ls_log("warning: %s has %s free, and up to %lld checkpoints to come take %s each: %s are missing; the training "
@@ -77,8 +77,8 @@ bool ls_saves_wanted(ls_saves *s) {
 /* --- saving ------------------------------------------------------------------------------------------------------- */
 
 /*
- * Keeps the two newest of the checkpoints that were due by time, whatever --keep says, so that they do not fill the
- * disk.
+ * Keeps only the two newest of the checkpoints that were due by time, whatever --keep says, so that they do not fill
+ * the disk.
  */
 static void replace_timed(ls_saves *s, int64_t step) {
     const int64_t oldest = s->timed[0];
@@ -89,7 +89,7 @@ static void replace_timed(ls_saves *s, int64_t step) {
     if (removed.code != LS_OK) ls_log("an old checkpoint cannot be removed: %s", removed.text);
 }
 
-/* The average, where there is one, is saved in the place of the weights, and these in its place. */
+/* If there is an average, it is saved in place of the weights, and the weights in place of the average. */
 static ls_status save(ls_saves *s, int64_t step, double loss) {
     const ls_train_options *o = &s->t->options;
     if (s->saved == step) return ls_ok();

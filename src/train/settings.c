@@ -1,6 +1,6 @@
 /*
- * The options of a training as one table: default, limits, whether a resumed run may change it; and the learning rate.
- * In ls_train_options a value of zero or NULL means that the option was not given.
+ * The options of a training as one table, with defaults, limits, and whether a resumed run may change an option; and
+ * the learning rate. In ls_train_options, a value of zero or NULL means that the option was not given.
  */
 #include "train/train_impl.h"
 
@@ -11,7 +11,7 @@
 typedef enum setting_kind { INTEGER, REAL, TEXT, FLAG } setting_kind;
 
 typedef struct setting {
-    const char *name; /* field of run.json; the flag has - for _ */
+    const char *name; /* field of run.json; the flag has - in place of _ */
     setting_kind kind;
     size_t at;          /* offset in ls_train_options */
     double initial;     /* the default */
@@ -19,12 +19,13 @@ typedef struct setting {
     double least, most; /* limits of a number */
     bool may_change;    /* a resumed run may have another value */
     bool may_lack;      /* run.json files of older versions lack the field, which then means the default */
-    size_t hyper; /* 1 + its offset in ls_hyperparameters; the optimiser says whether it has it, and its default */
+    /* 1 + its offset in ls_hyperparameters; the optimiser tells whether it has this number, and its default */
+    size_t hyper;
 } setting;
 
 #define AT(field) offsetof(ls_train_options, field)
 #define HYPER(field) (1 + offsetof(ls_hyperparameters, field))
-/* Because zero means that a number was not given, -1 means zero: where the lower limit is -1. */
+/* Zero means that a number was not given. If the lower limit is -1, the user writes -1 for zero. */
 static const setting settings[] = {
     {"seq", INTEGER, AT(seq), 1024, NULL, 1, 1 << 30, false, false, 0},
     {"batch", INTEGER, AT(batch), 1, NULL, 1, 1 << 24, false, false, 0},
@@ -65,7 +66,7 @@ static const setting settings[] = {
     {"min_lr", REAL, AT(min_lr), NAN, NULL, -1, 1e300, false, true, 0},
     {"warmup", INTEGER, AT(warmup), 0, NULL, -1, 1e12, false, false, 0},
     {"schedule", TEXT, AT(schedule), 0, "cosine", 0, 0, false, false, 0},
-    {"optimizer", TEXT, AT(optimizer), 0, "adamw", 0, 0, false, true, 0}, /* before what depends on it */
+    {"optimizer", TEXT, AT(optimizer), 0, "adamw", 0, 0, false, true, 0}, /* before the rows that depend on it */
     {"beta1", REAL, AT(beta1), 0, NULL, 0, 0.999999999, false, false, HYPER(beta1)},
     {"beta2", REAL, AT(beta2), 0, NULL, 0, 0.999999999, false, false, HYPER(beta2)},
     {"eps", REAL, AT(eps), 0, NULL, 0, 1, false, false, HYPER(epsilon)},
@@ -106,13 +107,13 @@ static bool is_given(const ls_train_options *options, const setting *s) {
     return s->kind == TEXT ? text(options, s) != NULL : number(options, s) != 0.0;
 }
 
-/* A number below zero becomes the zero that it stands for. */
+/* A number below zero becomes zero, which it stands for. */
 static void settle_zero(ls_train_options *options, const setting *s) {
     if (s->kind == INTEGER && number(options, s) < 0) *(int64_t *)field(options, s) = 0;
     if (s->kind == REAL && number(options, s) < 0) *(double *)field(options, s) = 0;
 }
 
-/* optimizer: of the options. */
+/* optimizer: that of the options. */
 static void set_default(ls_train_options *options, const ls_optimizer *optimizer, const setting *s) {
     const double initial = s->hyper > 0 ? ls_optimizer_initial(optimizer, s->hyper - 1) : s->initial;
     if (s->kind == TEXT)
@@ -132,7 +133,7 @@ static void flag_of(const char *name, char *out, size_t room) {
         if (*c == '_') *c = '-';
 }
 
-/* Of an option that was given. */
+/* Checks the limits of an option that was given. */
 static ls_status check_limits(const ls_train_options *options, const ls_optimizer *optimizer, const setting *s) {
     if (s->kind == TEXT) return ls_ok();
     char flag[40];
@@ -147,7 +148,7 @@ static ls_status check_limits(const ls_train_options *options, const ls_optimize
 
 /* --- resuming ----------------------------------------------------------------------------------------------------- */
 
-/* Whether --replan allows another value. */
+/* Whether --replan allows another value for this option. */
 static bool is_of_spread(const char *name) {
     static const char *const names[] = {"ranks",   "threads", "mesh",      "strategy", "layout",  "transfers",
                                         "shard",   "sums",    "isa",       "device",   "kernels", "recompute",
@@ -164,7 +165,7 @@ static ls_status contradiction(const ls_training *t, const char *name, const cha
                     is, t->options.out, was, is_of_spread(name) ? "allow it with --replan, or " : "or ");
 }
 
-/* was NULL: the run was begun without this option. */
+/* was NULL: the earlier run was started without this option. */
 static ls_status agree_text(const ls_training *t, const char *name, const char *is, const char *was) {
     if (was == NULL) return contradiction(t, name, is, "nothing");
     return strcmp(is, was) == 0 ? ls_ok() : contradiction(t, name, is, was);
@@ -208,7 +209,7 @@ static ls_status resume_setting(ls_training *t, ls_json_value object, const ls_o
     return ls_ok();
 }
 
-/* The groups must be given all or not at all, because the order of groups matters. */
+/* The groups must be given completely or not at all, because their order matters. */
 static ls_status resume_groups(ls_training *t, ls_json_value object) {
     ls_train_options *o = &t->options;
     ls_json_value list = {0};
@@ -231,7 +232,7 @@ static ls_status resume_groups(ls_training *t, ls_json_value object) {
     return ls_ok();
 }
 
-/* Whether the resumed run evaluated other sequences. Files of older versions do not say which. */
+/* Whether the resumed run evaluated other sequences. Files of older versions do not tell which. */
 static ls_status compare_evaluations(ls_training *t, ls_json_value object) {
     const ls_train_options *o = &t->options;
     const char *data;
@@ -245,10 +246,10 @@ static ls_status compare_evaluations(ls_training *t, ls_json_value object) {
 
 static bool is_chosen(const char *name) { return name != NULL && strcmp(name, "auto") != 0; }
 
-/* run.json has the number of results that are recomputed: "none" is 0. */
+/* run.json has the number of recomputed results: "none" is 0. */
 static const char *recompute_number(const char *recompute) { return strcmp(recompute, "none") == 0 ? "0" : recompute; }
 
-/* One choice can be written in several ways. */
+/* The same choice can be written in several ways. */
 static ls_status agree_offload(const ls_training *t, const char *is, const char *was) {
     char normal[LS_OFFLOAD_TEXT];
     ls_saving saving = {0};
@@ -268,7 +269,7 @@ static ls_status resume_mesh(ls_training *t, const char *recorded) {
     return ls_ok();
 }
 
-/* Takes the spread of the resumed run, unless --replan is given. */
+/* Takes the spread of the resumed run unless --replan is given. */
 static ls_status resume_spread(ls_training *t, ls_json_value run) {
     ls_json_value object;
     LS_TRY(ls_json_object(run, "spread", &object));
@@ -279,8 +280,10 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     LS_TRY(ls_json_text(object, "mesh", &was.mesh));
     LS_TRY(ls_json_text(object, "layout", &was.layout));
     LS_TRY(ls_json_text(object, "isa", &was.isa));
-    /* Runs of older versions lack these fields: they were on a cpu, took kernels as the table orders them, cut the
-     * optimiser's state, used puts, kept all results, and there, had no tiles. */
+    /*
+     * Runs of older versions lack these fields. Those runs used a cpu, took kernels in the order of the table, cut the
+     * optimiser's state, used puts, kept all results in memory of the device, and had no tiles.
+     */
     LS_TRY(ls_json_text_or(object, "device", "cpu", &was.device));
     LS_TRY(ls_json_text_or(object, "kernels", "table", &was.kernels));
     LS_TRY(ls_json_text_or(object, "shard", "optimizer", &was.shard));
@@ -318,7 +321,7 @@ static ls_status resume_spread(ls_training *t, ls_json_value run) {
     return ls_ok();
 }
 
-/* Canonical sums add up sequence after sequence: a replica has one of them in a micro-batch. */
+/* Canonical sums are added up one sequence after the other, so a replica has one sequence per micro-batch. */
 static ls_status settle_micro_batches(const ls_training *t, ls_train_options *o) {
     const bool chosen = t->record == NULL && o->accumulate != 1;
     bool canonical;
@@ -373,7 +376,7 @@ ls_status ls_settings_resolve(ls_training *t) {
     const bool by_steps = o->save_every != 0, by_time = o->save_seconds != 0;
     if (by_steps && !by_time) o->save_seconds = -1;
     const bool steps_given = o->steps != 0;
-    const ls_optimizer *optimizer = NULL; /* known once a row that depends on it is reached */
+    const ls_optimizer *optimizer = NULL; /* set before a row that depends on it is reached */
     for (size_t i = 0; i < LS_COUNT(settings); i++) {
         const setting *s = &settings[i];
         if (s->hyper > 0 && optimizer == NULL) LS_TRY(ls_optimizer_find(o->optimizer, &optimizer));
@@ -388,14 +391,16 @@ ls_status ls_settings_resolve(ls_training *t) {
     if (by_time && !by_steps) o->save_every = 0; /* --save-every replaces both values of the resumed run */
     if (steps_given) o->epochs = 0;              /* --steps replaces --epochs of the resumed run */
     if (isnan(o->min_lr)) o->min_lr = o->lr / 10;
-    /* Runs of older versions learnt answers alone. */
+    /* Runs of older versions learnt only the answers. */
     if (t->record != NULL && !ls_json_has(object, "imitate")) o->imitate = "answers";
     if (t->record != NULL) LS_TRY(compare_evaluations(t, object));
     LS_TRY(settle_micro_batches(t, o));
     return check_together(o);
 }
 
-/* Says when the learning rate of the next step does not follow from the last one's, because the schedule is another. */
+/*
+ * Logs that the learning rate of the next step does not continue that of the last step, because the schedule differs.
+ */
 static ls_status log_learning_rate(const ls_training *t) {
     const ls_train_options *o = &t->options;
     const int64_t done = t->start.step;

@@ -20,13 +20,13 @@ static ls_status remove_old_metrics(const ls_training *t) {
     return ls_file_remove_tree(path);
 }
 
-/* At home: takes the lock of the folder, and makes sure that there is no run in it unless one is resumed. */
+/* At home: takes the lock of the folder, and checks that it holds no run unless one is resumed. */
 static ls_status claim(ls_training *t) {
     LS_TRY(ls_folder_claim(t));
     return t->options.resume ? ls_ok() : ls_folder_refuse_existing(t);
 }
 
-/* Finds the newest good checkpoint, which all processes check together. */
+/* Finds the newest intact checkpoint; all processes check it together. */
 static ls_status find_whole(ls_training *t) {
     ls_launched launched;
     LS_TRY(ls_launched_find(&launched));
@@ -45,7 +45,7 @@ static ls_status open_resumed(ls_training *t) {
     return ls_json_read(path, LS_JSON_MOST_BYTES, &t->record);
 }
 
-/* Removes the metrics of steps after the checkpoint, which will be repeated. Called after all checks. */
+/* Removes the metrics of steps after the checkpoint, since these steps will be repeated. Called after all checks. */
 static ls_status drop_later_metrics(const ls_training *t) {
     LS_PATH path = NULL;
     int64_t dropped = 0, strange = 0;
@@ -76,7 +76,7 @@ static ls_status find_best(ls_training *t) {
 
 /* --- the memory of each rank -------------------------------------------------------------------------------------- */
 
-/* LS_NO_MEMORY when the ranks of this machine together map more than it has. */
+/* LS_NO_MEMORY if the ranks of this machine together map more memory than it has. */
 static ls_status check_fits(const ls_training *t) {
     const int ranks = ls_session_ranks(t->session);
     int64_t all = 0, most = 0;
@@ -97,7 +97,7 @@ static ls_status check_fits(const ls_training *t) {
     return ls_ok();
 }
 
-/* Fills in t->one_rank_bytes by compiling. */
+/* Finds t->one_rank_bytes by compiling for one rank. */
 static ls_status compile_alone(ls_training *t) {
     ls_image *alone;
     LS_TRY(ls_compile_alone(&t->job, &ls_session_plan(t->session)->target, &alone));
@@ -108,7 +108,7 @@ static ls_status compile_alone(ls_training *t) {
 
 /* --- the program -------------------------------------------------------------------------------------------------- */
 
-/* The job of a step at one sequence length (ls_plan_variants). */
+/* Makes the job of a step at one sequence length (ls_plan_variants). */
 static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *job) {
     const ls_training *t = context;
     const ls_train_options *o = &t->options;
@@ -121,7 +121,7 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
     const ls_groups groups = {o->groups, o->n_groups, o->weight_decay};
     LS_TRY(ls_groups_apply(&groups, t->model, optimizer, *graph, &own));
     LS_TRY(ls_graph_differentiate_loss(*graph, lm.loss));
-    const bool typical = seq == o->seq; /* t->typical is cut for the length of the options */
+    const bool typical = seq == o->seq; /* t->typical is made for the sequence length of the options */
     const bool evaluates = t->eval_data != NULL || t->compares != NULL;
     const int forward = evaluates ? lm.forward_nodes : 0;
     *job = (ls_job){.graph = *graph,
@@ -140,8 +140,8 @@ static ls_status make_job(void *context, int64_t seq, ls_graph **graph, ls_job *
 }
 
 /*
- * Says what grouping by length does for the replicas of the plan, each of which waits at the end of a step for the
- * busiest. Stages of a pipeline wait for micro-batches, too.
+ * Logs the effect of grouping by length on the replicas of the plan, each of which waits at the end of a step for the
+ * busiest one. Stages of a pipeline also wait for micro-batches.
  */
 static ls_status log_balance(const ls_training *t) {
     const ls_mesh *mesh = &ls_session_plan(t->session)->target.mesh;
@@ -217,7 +217,7 @@ static ls_status check_export(const ls_training *t) {
     return ls_export_check(out, ls_model_folder(t->model));
 }
 
-/* Exports the trained model. The checkpoint is complete already, so the message of a failure says so. */
+/* Exports the trained model. The checkpoint is already complete; the message of a failure says so. */
 static ls_status export_model(const ls_training *t, ls_train_result *result) {
     LS_PATH out = NULL;
     ls_export_result exported;
@@ -237,10 +237,10 @@ static ls_status export_model(const ls_training *t, ls_train_result *result) {
     return ls_ok();
 }
 
-/* Runs the ranks once. *result is set when they were done (LS_OK) or stopped on request (LS_INTERRUPTED). */
+/* Runs the ranks once. *result is set if they finished (LS_OK) or stopped on request (LS_INTERRUPTED). */
 static ls_status run_ranks(ls_training *t, ls_train_result *result) {
     t->launched = ls_seconds();
-    ls_train_outcome outcome = ls_train_nothing_yet(t); /* which it stays if the ranks are killed */
+    ls_train_outcome outcome = ls_train_nothing_yet(t); /* it keeps this value if the ranks are killed */
     const ls_status status = ls_session_run(t->session, ls_train_rank, t, &outcome, sizeof outcome);
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) return status;
     LS_TRY(ls_home_tell(&outcome, sizeof outcome));
@@ -258,7 +258,7 @@ static ls_status run_ranks(ls_training *t, ls_train_result *result) {
 
 /* --- restarts ----------------------------------------------------------------------------------------------------- */
 
-/* Sets the state to the newest good checkpoint, or leaves it at the beginning if there is none. */
+/* Sets the state to the newest intact checkpoint or, if there is none, to the beginning. */
 static ls_status go_back(ls_training *t) {
     int64_t newest;
     LS_TRY(ls_folder_reclaim(t));
@@ -268,7 +268,7 @@ static ls_status go_back(ls_training *t) {
     return ls_checkpoint_state(t->resumed_from, &t->start);
 }
 
-/* Starts the ranks again after one died; `died` is the status that says so. */
+/* Starts the ranks again after one died; `died` is the status that reports it. */
 static ls_status restart_ranks(ls_training *t, ls_status died, int64_t restart) {
     const int64_t began = t->start.step, most = t->options.restarts;
     if (restart > most) return ls_error_in(died, "not started again, as %lld restarts were made", (long long)most);
@@ -287,8 +287,7 @@ static ls_status restart_ranks(ls_training *t, ls_status died, int64_t restart) 
 }
 
 /*
- * Runs the ranks, and restarts them as often as the options allow when one dies (LS_PEER), but not after a request to
- * stop.
+ * Runs the ranks. If one dies (LS_PEER), restarts them as often as the options allow, but not after a request to stop.
  */
 static ls_status run_to_the_end(ls_training *t, ls_train_result *result) {
     ls_status status = run_ranks(t, result);
@@ -301,14 +300,16 @@ static ls_status run_to_the_end(ls_training *t, ls_train_result *result) {
 }
 
 /*
- * Evaluates the loss by position with the saved weights, like `longspan eval`: on the sequences of the evaluations, or
- * on a few of the training's text. A failure is only logged, because the training is done.
+ * Evaluates the loss by position with the saved weights, like `longspan eval`: on the sequences of the evaluations or,
+ * without these, on a few of the training's text. A failure is only logged, because the training is done.
  */
 enum { MOST_TRAINED = 8 };
 static void evaluate_positions(ls_training *t, ls_train_result *result) {
     const ls_train_options *o = &t->options;
     const ls_data *data = t->eval_data != NULL ? t->eval_data : t->data;
-    /* Of the training's text at most a tenth of what was read, but two sequences at least, for a standard error. */
+    /*
+     * Of the training's text, at most a tenth of the sequences that were read, but at least two, for a standard error.
+     */
     const int64_t done = (result->steps - t->start.step) * o->batch;
     const int64_t some = ls_min(ls_max(done / 10, 2), MOST_TRAINED);
     if (t->compares != NULL && (t->compares->scores || t->compares->judges)) {
@@ -363,7 +364,7 @@ static ls_status prepare(ls_training *t) {
     return ls_is_home() ? ls_folder_make(t) : ls_ok();
 }
 
-/* What the processes of launched ranks must have alike, when each has read it; `mine`: how that went. */
+/* Compares what must be equal in the processes of launched ranks, after each has read it; `mine`: status of reading. */
 static ls_status compare_processes(const ls_training *t, ls_status mine) {
     ls_alike *alike;
     LS_TRY(ls_alike_begin(&alike));
@@ -381,7 +382,7 @@ static ls_status compare_processes(const ls_training *t, ls_status mine) {
     return ls_alike_end(alike, mine);
 }
 
-/* At home: brings the folder into the state before the first step. */
+/* At home: prepares the folder for the first step. */
 static ls_status begin_files(ls_training *t) {
     LS_TRY(t->record != NULL ? drop_later_metrics(t) : remove_old_metrics(t));
     ls_folder_clean(t);
@@ -419,9 +420,9 @@ static ls_status train(ls_training *t, ls_train_result *result) {
     LS_TRY(ls_home_tell(&t->best_step, sizeof t->best_step));
     LS_TRY(ls_home_tell(&t->best_loss, sizeof t->best_loss));
     LS_TRY(run_to_the_end(t, result));
-    ls_session_close(t->session); /* frees its memory before the evaluation needs some */
+    ls_session_close(t->session); /* frees its memory, which the evaluation needs */
     t->session = NULL;
-    /* Not reached when interrupted: the user does not want to wait. */
+    /* Not reached if interrupted, because the user does not want to wait. */
     LS_TRY(ls_home_agree(ls_is_home() ? end_files(t, result) : ls_ok()));
     evaluate_positions(t, result);
     return ls_ok();

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The figures of a step: each the largest of all ranks, once they are reduced. */
+/* The figures of a step; after the reduction, each is the maximum over ranks. */
 typedef struct step_figures {
     double wait, copy;
     int64_t peak, read;
@@ -25,11 +25,11 @@ static void keep_largest(void *into, const void *from, size_t bytes) {
     all->save = ls_max(all->save, one->save);
 }
 
-/* A rank's share of what is added up before the first backward pass of a step; or the sum over the ranks. */
+/* A rank's share of the sums that are needed before the first backward pass of a step; or the sum over the ranks. */
 typedef struct step_share {
     int64_t valid;  /* labels that are not ignored */
     uint64_t hash;  /* ls_data_hash */
-    int64_t failed; /* ranks that could not read their part */
+    int64_t failed; /* number of ranks that could not read their part */
 } step_share;
 
 struct ls_trainer {
@@ -38,9 +38,9 @@ struct ls_trainer {
     ls_mean mean;
     ls_batch batch;
     step_share *shares;      /* [ranks] */
-    ls_weighing weighing;    /* without a function: there is none */
-    float *losses, *weights; /* [B·accumulate,S]; losses on rank 0 alone */
-    int64_t peak;            /* largest resident bytes of this rank so far */
+    ls_weighing weighing;    /* without a function: the steps use no weights */
+    float *losses, *weights; /* [B·accumulate,S]; losses on rank 0 only */
+    int64_t peak;            /* largest number of resident bytes of this rank so far */
 };
 
 ls_status ls_trainer_create(const ls_rank *rank, int64_t micro_batch, int64_t accumulate, int64_t S, ls_mean mean,
@@ -88,7 +88,7 @@ static ls_status read_batch(ls_trainer *t, const ls_sequences *from, int64_t fir
     return ls_batch_read(&t->batch, from, first, INT64_MAX);
 }
 
-/* This rank's share. Goes backwards, so that the first micro-batch is left in t->batch. */
+/* Finds this rank's share. Reads the micro-batches in reverse order, so that the first one remains in t->batch. */
 static ls_status read_step(ls_trainer *t, const ls_sequences *from, int64_t first, step_share *out) {
     const ls_batch *batch = &t->batch;
     for (int64_t m = t->accumulate - 1; m >= 0; m--) {
@@ -104,8 +104,8 @@ static ls_status read_step(ls_trainer *t, const ls_sequences *from, int64_t firs
 }
 
 /*
- * The sum over all ranks, on each of them: the loss is divided by the number of valid labels, so it must be known
- * before the first backward pass. If a rank cannot read its part, all ranks return its failure.
+ * Finds the sum over all ranks, on each of them: the loss is divided by the number of valid labels, so that number must
+ * be known before the first backward pass. If a rank cannot read its part, all ranks return its failure.
  */
 static ls_status sum_step(ls_trainer *t, const ls_sequences *from, int64_t first, step_share *out) {
     step_share mine = {0}, sum = {0};
@@ -121,7 +121,8 @@ static ls_status sum_step(ls_trainer *t, const ls_sequences *from, int64_t first
     return sum.failed > 0 ? ls_comm_agree(t->rank->comm, status) : ls_ok();
 }
 
-/* The input of a running step. Its first micro-batch is in t->batch at the beginning; the others are read one by one.
+/*
+ * The input of a running step. At the beginning, the first micro-batch is in t->batch; the others are read one by one.
  */
 typedef struct step_input {
     ls_trainer *trainer;
@@ -161,7 +162,7 @@ static ls_status weigh_step(step_input *m, ls_answers_figures *out) {
     return t->weighing.weigh(t->weighing.context, m->first, t->B * t->accumulate, t->losses, t->weights, out);
 }
 
-/* What has been counted before a step. */
+/* Counters as they were before a step. */
 typedef struct counts {
     ls_run_times times;
     int64_t read;
@@ -169,7 +170,7 @@ typedef struct counts {
 
 static counts counts_now(const ls_trainer *t) { return (counts){ls_executor_times(t->rank->executor), t->batch.bytes}; }
 
-/* Reduces the figures of a step over the ranks, and this rank's wish with them. */
+/* Reduces the figures of a step, including this rank's wish, over the ranks. */
 static ls_status reduce_figures(ls_trainer *t, const counts *before, ls_wish wish, ls_step_report *out) {
     const counts now = counts_now(t);
     t->peak = ls_max(t->peak, ls_resident_bytes(t->rank).bytes);
@@ -233,14 +234,14 @@ ls_status ls_trainer_step(ls_trainer *t, const ls_sequences *from, int64_t step,
 
 /* --- results that are not finite ---------------------------------------------------------------------------------- */
 
-/* The first result of a rank that is not finite: where in the step, and the names of op and tensor. */
+/* The first result of a rank that is not finite: its place in the step, and the names of op and tensor. */
 typedef struct finding {
     int64_t micro_batch; /* -1: every result is finite */
-    int instr, rank;     /* index in the program of the micro-batch */
+    int instr, rank;     /* instr: index in the program of the micro-batch */
     char op[64], tensor[160];
 } finding;
 
-/* Repeats the step. Its update is not applied this time either, and sets the sums to zero. */
+/* Repeats the step. Its update is not applied this time either; it sets the sums to zero. */
 static ls_status find_not_finite(ls_trainer *t, const ls_sequences *from, int64_t first, finding *out) {
     *out = (finding){.micro_batch = -1, .rank = t->rank->rank};
     for (int64_t m = 0; m < t->accumulate; m++) {
@@ -275,7 +276,8 @@ ls_status ls_trainer_explain(ls_trainer *t, const ls_sequences *from, int64_t st
     finding first;
     LS_TRY(find_not_finite(t, from, step * t->B * t->accumulate, &first));
     LS_TRY(ls_comm_reduce(t->rank->comm, &first, sizeof first, keep_earliest));
-    first.op[sizeof first.op - 1] = first.tensor[sizeof first.tensor - 1] = 0; /* they may be another rank's */
+    /* the bytes may come from another rank */
+    first.op[sizeof first.op - 1] = first.tensor[sizeof first.tensor - 1] = 0;
     const char *what = isfinite(report->loss) ? "the gradient's norm is not finite" : "loss is not finite";
     if (first.micro_batch >= 0)
         snprintf(out, room, "%s; first bad tensor \"%s\" (op %s) on rank %d", what, first.tensor, first.op, first.rank);
