@@ -1,14 +1,15 @@
 /*
- * Canonical sums: the same bits for any number of ranks. A sequence is cut into chunks, as many as its length says
- * alone, and every rank that shares it holds whole chunks. What is done token by token is one call for each chunk, so
- * that no rank ever calls a kernel on another shape. What is summed over tokens is summed in each chunk, the chunks of
- * a sequence along a binary tree, and the sequences of a step one after the other (docs/decisions/canonical-sums.md).
+ * Canonical sums: the same bits for any number of ranks. A sequence is cut into chunks, whose number depends only on
+ * its length, and every rank that shares the sequence holds whole chunks. Token-wise work is one call for each chunk,
+ * so kernels are called with the same shapes on any number of ranks. A sum over tokens is taken within each chunk, then
+ * over the chunks of a sequence along a binary tree, then over the sequences of a step one after the other
+ * (docs/decisions/canonical-sums.md).
  */
 #include "compile/compile_impl.h"
 
 #include <string.h>
 
-/* A sequence has FEW chunks at most, but of those that are longer than LONG tokens there may be more. */
+/* A chunk has at least SHORT tokens; if a sequence has more than FEW chunks, at least LONG. */
 enum { SHORT = 16, LONG = 2048, FEW = 32 };
 
 int ls_chunk_count(int64_t S) {
@@ -35,13 +36,12 @@ int64_t ls_chunk_start(const ls_builder *b, int chunk) {
 /* --- sums along a tree -------------------------------------------------------------------------------------------- */
 
 /*
- * A node of the tree begins with the chunk of its leftmost leaf, and lies where that leaf lies: the leaf of chunk i,
- * for i > 0, in the room of the largest power of two that divides i. Nodes that are there at the same time divide by
- * different powers.
+ * A node of the tree has the memory of its leftmost leaf. The leaf of chunk i, for i > 0, is in the `room` that belongs
+ * to the largest power of two that divides i. Nodes that exist at the same time belong to different powers.
  */
 struct ls_sum_part {
     ls_operand room;
-    int64_t start, end; /* elements of the dimension that are set; the others stand for zeros */
+    int64_t start, end; /* indices in the dimension whose elements are set; the others count as zeros */
 };
 
 static ls_sum_part *part_of(const ls_chunk_sum *s, int chunk) {
@@ -67,7 +67,7 @@ ls_chunk_sum ls_chunk_sum_begin(ls_builder *b, const char *name, ls_operand sum,
 
 ls_operand ls_chunk_sum_addend(const ls_chunk_sum *s, int chunk) { return part_of(s, chunk)->room; }
 
-/* The part becomes set, with zeros, from start to end. */
+/* Extends the elements that are set to start .. end - 1, with zeros. */
 static void widen(ls_builder *b, const ls_chunk_sum *s, ls_sum_part *p, int64_t start, int64_t end) {
     if (start < p->start) ls_build_fill(b, ls_operand_slice(p->room, s->dim, start, p->start - start));
     if (end > p->end) ls_build_fill(b, ls_operand_slice(p->room, s->dim, p->end, end - p->end));

@@ -1,4 +1,4 @@
-/* Classes: ranks whose programs are the same share an image, and are proved once. */
+/* Classes: ranks with identical programs share an image, which is proved once. */
 #include "compile/compile_impl.h"
 
 #include <pthread.h>
@@ -7,7 +7,7 @@
 
 /* --- who is alike ------------------------------------------------------------------------------------------------- */
 
-/* Whether ranks along axes of heads and features (tp) have as much of every tensor as the others. */
+/* Whether ranks along axes of heads and features (tp) all have equally large parts of every tensor. */
 static bool has_even_parts(const ls_graph *g, const ls_mesh *mesh, const ls_sharding *sharding) {
     const ls_axes features = ls_mesh_axes(mesh, LS_AXIS_FEATURE);
     bool even = true;
@@ -19,7 +19,9 @@ static bool has_even_parts(const ls_graph *g, const ls_mesh *mesh, const ls_shar
     return even;
 }
 
-/* Who is alike: whether anything but their place tells apart the ranks of a block, replicas, and ranks along tp. */
+/*
+ * Which ranks are in one class: whether ranks of a block, replicas, and ranks along tp differ in more than their place.
+ */
 static ls_status compare(const ls_job *job, const ls_target *target, ls_arena *arena, ls_classes *out) {
     const ls_mesh *mesh = &target->mesh;
     const ls_axes heads = ls_mesh_head_axes(mesh);
@@ -120,7 +122,7 @@ void ls_images_destroy(ls_images *images) {
 
 /* --- images that are let go --------------------------------------------------------------------------------------- */
 
-/* The class of each rank. */
+/* Lists the class of each rank. */
 static int *list_classes(const ls_classes *classes, ls_arena *arena) {
     const int ranks = ls_mesh_ranks(&classes->mesh);
     int *class_of = LS_NEW_ARRAY(arena, int, ranks);
@@ -128,10 +130,10 @@ static int *list_classes(const ls_classes *classes, ls_arena *arena) {
     return class_of;
 }
 
-/* Images at once, each with its compiler's working memory, on a machine with many cores. */
+/* The most images that are compiled at once on a machine with many cores; each takes working memory of the compiler. */
 enum { MOST_AT_ONCE = 8 };
 
-/* All classes, each compiled and proved by some thread. */
+/* All classes; each is compiled and proved by some thread. */
 typedef struct class_proofs {
     const ls_job *job;
     const ls_target *target;
@@ -140,7 +142,7 @@ typedef struct class_proofs {
     void *context;
     pthread_mutex_t visiting;
     struct class_proved {
-        ls_arena *arena; /* of the proof */
+        ls_arena *arena; /* holds the proof */
         ls_class_proof *proof;
         ls_status status;
     } * of_class;    /* [classes] */
@@ -148,7 +150,7 @@ typedef struct class_proofs {
     _Atomic bool failed;
 } class_proofs;
 
-/* An ls_pool_task. Classes after one that failed are left out: those before it have begun. */
+/* An ls_pool_task. Classes after one that failed are skipped; those before it have already begun. */
 static void prove_one(void *context, int class, int thread) {
     (void)thread;
     class_proofs *all = context;
@@ -170,7 +172,7 @@ static void prove_one(void *context, int class, int thread) {
     if (mine->status.code != LS_OK) atomic_store(&all->failed, true);
 }
 
-/* The first class that failed says why; else the proofs of all classes are compared. */
+/* The error of the first class that failed; else compares the proofs of all classes. */
 static ls_status prove_between(const class_proofs *all) {
     ls_arena *arena = ls_arena_create();
     const int n = all->classes.n;

@@ -1,7 +1,10 @@
-/* split and join: each part is a copy from or to some indices of a dimension of the whole. */
+/* split and join: each part is a copy from or to a range of indices in one dimension of the whole. */
 #include "compile/compile_impl.h"
 
-/* The dimension of the whole, input 0 or output 0, that has parts; counted from behind, as a tile has one less. */
+/*
+ * The dimension of the whole, input 0 or output 0, that has the parts. It is counted from the last one, since a tile
+ * has one dimension less.
+ */
 static int parts_from_behind(const ls_builder *b, const ls_node *node, bool of_input) {
     ls_node_dims dims;
     ls_node_dims_find(b->job->graph, node, &dims);
@@ -12,7 +15,7 @@ static int parts_from_behind(const ls_builder *b, const ls_node *node, bool of_i
     return ndim - dim;
 }
 
-/* Whether a node of the graph or the host reads it. A part that nobody reads is not made. */
+/* Whether a node of the graph or the host reads the tensor. A part that nothing reads is not made. */
 static bool is_read(const ls_builder *b, ls_tensor t) {
     const ls_graph *g = b->job->graph;
     bool is = ls_job_fetches(b->job, t);
@@ -21,7 +24,7 @@ static bool is_read(const ls_builder *b, ls_tensor t) {
     return is;
 }
 
-/* What `part` takes of the whole from index *at on, which moves past it. */
+/* The range of the whole that belongs to `part`, from index *at on; *at becomes the index after it. */
 static ls_operand columns_of(const ls_builder *b, ls_operand whole, ls_tensor part, int behind, int64_t *at) {
     int64_t size[LS_MAX_DIMS];
     ls_local_size(b, part, size);

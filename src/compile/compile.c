@@ -1,4 +1,4 @@
-/* All passes, one after the other, for one rank. */
+/* Compiles for one rank: all passes, one after the other. */
 #include "compile/attention/attention.h"
 #include "compile/pass.h"
 #include "compile/pipeline/pipeline.h"
@@ -7,7 +7,7 @@
 
 static ls_operand nowhere(void) { return (ls_operand){.buffer = -1}; }
 
-/* Values lie nowhere yet; what persists stays where it is. */
+/* Values get no place before the next program; persistent tensors keep theirs. */
 static void forget_values(ls_builder *b) {
     const ls_graph *g = b->job->graph;
     for (int t = 0; t < g->n_tensors; t++) {
@@ -27,7 +27,7 @@ static void begin_program(ls_builder *b, int index) {
     forget_values(b);
 }
 
-/* Whether what the program reads of nodes before its own is there when it begins: it lies in a buffer that persists. */
+/* Checks that every result of an earlier program's nodes that this program reads lies in a persistent buffer. */
 static ls_status check_kept(const ls_builder *b) {
     const ls_graph *g = b->job->graph;
     for (int n = b->row->first_node; n < b->row->end_node; n++) {
@@ -59,7 +59,7 @@ static ls_status lower_program(ls_builder *b, int index) {
     return b->status;
 }
 
-/* A program that goes to the end of the graph ends with its last node. */
+/* Replaces LS_LAST_NODE by the number of nodes of the graph. */
 static void end_programs(ls_job *job, ls_arena *arena) {
     ls_job_programs *programs = &job->programs;
     ls_job_program *list = ls_arena_copy(arena, programs->list, sizeof *list * (size_t)programs->n);
@@ -67,7 +67,7 @@ static void end_programs(ls_job *job, ls_arena *arena) {
     programs->list = list;
 }
 
-/* Room for the programs of the job; and its phase table, checked. */
+/* Allocates the programs of the job; checks its phase table and copies it. */
 static ls_status take_phases(ls_builder *b) {
     const ls_job_programs *given = &b->job->programs;
     ls_image *image = b->image;
@@ -91,7 +91,7 @@ ls_status ls_spread_job(const ls_job *job, const ls_target *target, ls_arena *ar
     return ls_shard(out->graph, out->graph->n_nodes, &target->mesh, arena, sharding);
 }
 
-/* The job of the builder becomes *job, with the graph that is compiled. */
+/* Compiles the builder's job. *job becomes the builder's job with the graph that is compiled. */
 static ls_status compile(ls_builder *b, ls_job *job) {
     ls_image *image = b->image;
     ls_sharding sharding;

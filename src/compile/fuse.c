@@ -1,11 +1,12 @@
 /*
- * Fusion: neighbouring nodes that compute single elements become one map, so that the values between them stay in the
- * kernel and are not written to memory. The row of an op says what expression a node is. One of the two is a map
- * already, so that graphs of named ops alone stay as they are. The earlier node moves to the later one, which keeps its
- * place and has what others still read of the earlier one among its results.
+ * Fusion: two neighbouring elementwise nodes become one map, so that the values between them stay in the kernel and are
+ * not written to memory. The row of an op gives the expression of a node. One of the two must already be a map, so
+ * graphs with named ops only stay as they are. The earlier node moves to the place of the later one, whose results then
+ * include those of the earlier one that other nodes still read.
  *
- * A greedy search, each node with those that it reads. What moves keeps its inputs longer: they must be no more than
- * the results that go away, unless nothing lies between the two but other nodes of single elements.
+ * The search is greedy: it tries to fuse each node with the nodes whose results it reads. The inputs of a node that
+ * moves live longer: they must have no more bytes than the results that disappear, unless only elementwise nodes are
+ * between the two.
  */
 #include "compile/compile_impl.h"
 
@@ -13,12 +14,12 @@ typedef struct fusion {
     const ls_job *job;
     const ls_graph *g;
     ls_arena *arena;
-    ls_node *node;   /* as they are so far */
-    int *into;       /* by node: the one that it has moved to; itself */
-    int *readers;    /* the nodes that read tensor t: begin[t] .. begin[t + 1] - 1 of them */
-    int *begin;      /* by tensor, and one more */
-    int *last_added; /* by tensor of which others are views: the last node that adds to its bytes; -1 */
-    int *others;     /* by node: how many before it compute anything but single elements */
+    ls_node *node;   /* the nodes as fused so far */
+    int *into;       /* by node: the node into which it has been fused; else itself */
+    int *readers;    /* nodes that read a tensor; those of tensor t are begin[t] .. begin[t + 1] - 1 */
+    int *begin;      /* by tensor, and one more entry */
+    int *last_added; /* by tensor of which others are views: the last node that adds to its bytes; -1: none */
+    int *others;     /* by node: the number of nodes before it that are not elementwise */
 } fusion;
 
 static int place_of(const fusion *f, int n) {
@@ -65,7 +66,7 @@ static fusion begin_fusion(const ls_job *job, ls_arena *arena) {
 
 /* --- whether two may be one --------------------------------------------------------------------------------------- */
 
-/* Whether every program that runs one of the two runs both. */
+/* Whether every program that runs one of the two nodes runs both. */
 static bool run_together(const ls_job *job, int p, int c) {
     for (int r = 0; r < job->programs.n; r++) {
         const ls_job_program *row = &job->programs.list[r];
@@ -93,7 +94,7 @@ static bool stays(const fusion *f, ls_tensor t, int after) {
     return is_read(f, t, after + 1, f->g->n_nodes) || is_fetched(f->job, t);
 }
 
-/* Whether node p can be computed where node c is. */
+/* Whether node p can be computed at the place of node c. */
 static bool may_move(const fusion *f, int p, int c) {
     const ls_graph *g = f->g;
     const ls_node *from = &f->node[p];
@@ -116,7 +117,7 @@ static bool may_move(const fusion *f, int p, int c) {
 
 /* --- the expression of both --------------------------------------------------------------------------------------- */
 
-/* The input of the map that is the tensor; a new one where there is room; -1: there is none. */
+/* The index of the map's input that is the tensor; a new input if there is none yet; -1: the map has no room for it. */
 static int input_of(ls_node *map, ls_tensor t) {
     for (int i = 0; i < map->n_in; i++)
         if (map->in[i].id == t.id) return i;
@@ -125,7 +126,7 @@ static int input_of(ls_node *map, ls_tensor t) {
     return map->n_in++;
 }
 
-/* The operands of one of the two expressions: what its inputs are of the map, and where its first step is. */
+/* One of the two expressions in the fused one: its inputs as inputs of the map, and the index of its first step. */
 typedef struct part {
     int input[LS_NODE_INPUTS], n_in, first;
 } part;
@@ -153,8 +154,10 @@ static bool add_result(ls_map_params *to, ls_node *map, int operand, bool wide, 
     return true;
 }
 
-/* The tensors and the expression of a map that computes what both nodes do. false: it would have more steps or tensors
- * than one may have. */
+/*
+ * Finds the tensors and the expression of a map that computes what both nodes do. false: it would have more steps or
+ * tensors than a map may have.
+ */
 static bool fuse_expressions(const fusion *f, int p, int c, ls_node *map, ls_map_params *out) {
     const ls_node *from = &f->node[p], *to = &f->node[c];
     ls_map_params first, second;
@@ -165,7 +168,7 @@ static bool fuse_expressions(const fusion *f, int p, int c, ls_node *map, ls_map
     *out = (ls_map_params){0};
     for (int i = 0; i < from->n_in; i++)
         if ((of_first.input[i] = input_of(map, from->in[i])) < 0) return false;
-    int made[LS_NODE_INPUTS]; /* by input of the second: 1 + the result of the first that it is */
+    int made[LS_NODE_INPUTS]; /* by input of the second: 1 + the index of the first's result that it is; 0: none */
     for (int i = 0; i < to->n_in; i++) {
         made[i] = 0;
         for (int o = 0; o < from->n_out; o++)
@@ -202,7 +205,7 @@ static bool fuse(fusion *f, int p, int c) {
     return true;
 }
 
-/* Fuses node c with all that it reads, then with what these have read. */
+/* Fuses node c with all nodes that it reads from, then with those that these read from. */
 static bool fuse_with_inputs(fusion *f, int c) {
     bool any = false;
     for (int i = 0; i < f->node[c].n_in; i++) {
@@ -210,7 +213,7 @@ static bool fuse_with_inputs(fusion *f, int c) {
         const int p = made >= 0 ? place_of(f, made) : -1;
         if (p < 0 || p >= c || !fuse(f, p, c)) continue;
         any = true;
-        i = -1; /* its inputs are others now */
+        i = -1; /* its inputs have changed */
     }
     return any;
 }
@@ -223,7 +226,7 @@ static void rewrite(const fusion *f, ls_job *job) {
     for (int t = 0; t < g->n_tensors; t++) {
         ls_tensor_info *info = LS_PUSH(f->arena, r.to->tensors, r.to->n_tensors, r.to->tensor_capacity);
         *info = g->tensors[t];
-        if (info->producer >= 0) info->producer = -2; /* until a node owns it */
+        if (info->producer >= 0) info->producer = -2; /* until a node of the new graph owns it */
     }
     for (int n = 0; n < g->n_nodes; n++) {
         ls_node node = f->node[n];
@@ -235,7 +238,7 @@ static void rewrite(const fusion *f, ls_job *job) {
     for (int t = 0; t < r.to->n_tensors; t++) {
         ls_tensor_info *info = &r.to->tensors[t];
         if (info->producer != -2) continue;
-        info->producer = -1; /* nothing makes it or reads it, and it has no dimensions that could be cut */
+        info->producer = -1; /* no node makes or reads it; without dimensions nothing can cut it */
         info->shape = (ls_shape){0};
     }
     ls_rewriting_end(&r, job);

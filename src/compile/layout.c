@@ -1,7 +1,7 @@
-/* The layout of a job's sequence: made from the target and the masks of all attention nodes, or taken over. */
+/* The layout of a job's sequence: found from the target and the masks of all attention nodes, or reused. */
 #include "compile/compile_impl.h"
 
-/* The size of a factor: that of the dimensions that stand for it. 1: there is none. */
+/* The size of the dimensions that stand for the factor; 1: there are none. */
 static int64_t size_of_factor(const ls_graph *g, ls_factor factor) {
     int64_t size = 1;
     for (int t = 1; t < g->n_tensors; t++) {
@@ -20,7 +20,7 @@ static bool has_heads(const ls_graph *g) {
     return false;
 }
 
-/* Whether a tensor has heads or features that no node needs all of at once. */
+/* Whether some tensor has heads or features that can be cut: no node needs all of them at once. */
 static bool has_features(const ls_graph *g) {
     ls_arena *arena = ls_arena_create();
     ls_factors factors;
@@ -38,13 +38,13 @@ static bool has_features(const ls_graph *g) {
 
 bool ls_axis_is_usable(const ls_graph *g, const ls_axis *axis) {
     if (axis->kind == LS_AXIS_FEATURE) return has_features(g);
-    if (axis->kind == LS_AXIS_STAGE) return g->n_nodes > 1; /* where it is cut, the compiler says */
+    if (axis->kind == LS_AXIS_STAGE) return g->n_nodes > 1; /* the compiler says where the graph is cut */
     return size_of_factor(g, ls_axis_factor(axis)) > 1 && (!axis->exchanges_heads || has_heads(g));
 }
 
-/* The ranks of a block lie next to each other along the sequence. */
+/* Checks that the ranks of a block are next to each other along the sequence. */
 static ls_status check_axes(const ls_mesh *mesh) {
-    const char *exchanging = NULL; /* the innermost axis so far that does */
+    const char *exchanging = NULL; /* the innermost axis so far that exchanges heads */
     for (int i = 0; i < mesh->n; i++) {
         const ls_axis *axis = mesh->along[i].axis;
         if (mesh->along[i].size == 1) continue;
@@ -58,7 +58,7 @@ static ls_status check_axes(const ls_mesh *mesh) {
     return ls_ok();
 }
 
-/* S: tokens of a sequence, or of a slice of one. */
+/* Finds S, the tokens of a sequence or of a slice, and checks the mesh. */
 static ls_status find_sequence(const ls_graph *g, const ls_target *target, int64_t *S) {
     const ls_mesh *mesh = &target->mesh;
     const int64_t B = size_of_factor(g, LS_FACTOR_BATCH);
@@ -78,7 +78,10 @@ static ls_status find_sequence(const ls_graph *g, const ls_target *target, int64
     return ls_ok();
 }
 
-/* The masks that differ, each with its number of nodes; a gradient's node has its own, which changes no proportion. */
+/*
+ * Lists the different masks, each with its number of nodes. Gradient nodes count too, which does not change the
+ * proportions.
+ */
 static int find_masks(const ls_graph *g, ls_layout_mask *out) {
     int n = 0;
     for (int i = 0; i < g->n_nodes; i++) {

@@ -1,6 +1,6 @@
 /*
- * Tables of which each rank along axes of features has some rows: those of the vocabulary, of positions. Ids become
- * those among a rank's own rows; of the others an embedding is 0, so that it is a partial sum.
+ * Tables whose rows (of the vocabulary, of positions) are cut over ranks along axes of features. Ids become indices of
+ * the rank's own rows; the embedding of any other id is 0, so that embeddings are partial sums.
  */
 #include "compile/redistribute/redistribute.h"
 
@@ -24,7 +24,7 @@ ls_axes ls_exchanged(const ls_builder *b, int n) {
     return tokens < 0 ? 0 : rows & b->sharding->wanted[n * LS_NODE_INPUTS + ids].cut[tokens];
 }
 
-/* What says which rows of the table that node n looks up ranks have along the axes. */
+/* The binding that says which rows ranks along the axes have of the table in which node n looks up. */
 static ls_rows_binding binding_of(const ls_builder *b, int n, ls_axes axes, int d) {
     const ls_node *node = &b->job->graph->nodes[n];
     const ls_dim_units *units = &b->sharding->units[node->in[node->op->lookup.among].id * LS_MAX_DIMS + d];
@@ -59,7 +59,7 @@ bool ls_is_local_id(const ls_builder *b, int n, int i) {
     return b->job->graph->nodes[n].op->lookup.ids == i + 1 && ls_cut_rows(b, n, &d) != 0;
 }
 
-/* The rows that the member `shift` places further has: i32[2]. */
+/* Which rows the member `shift` places further has: i32[2]. */
 static ls_operand rows_at(ls_builder *b, int n, int shift) {
     int d = 0;
     const ls_axes axes = ls_cut_rows(b, n, &d);

@@ -1,14 +1,16 @@
 /*
  * Offload: results of the forward pass wait in memory of the host until the backward pass reads them (Rhu et al.,
- * "vDNN", arXiv 1602.08124; of layers' inputs alone: Bekman et al., "Arctic long sequence training", arXiv 2506.13996).
+ * "vDNN", arXiv 1602.08124; only the inputs of layers: Bekman et al., "Arctic long sequence training", arXiv
+ * 2506.13996).
  *
- * A result leaves when it has been made, while the nodes that follow read it here, and comes back one mixing node (an
- * attention, say) before the backward pass first reads it: at long sequences that takes longer than the copy. The
- * results that are made first wait longest, so they are the first to be offloaded.
+ * A result is copied to the host as soon as it has been made, while the nodes that follow still read it on the device.
+ * It is fetched one mixing node (such as an attention) before the backward pass first reads it: with long sequences
+ * that node takes longer than the copy. The results that are made first wait longest, so they are the first to be
+ * offloaded.
  *
- * The optimiser's state waits there from one update to the next (Ren et al., "ZeRO-Offload", arXiv 2101.06840, where
- * the host updates it, too). Each piece comes and goes for its update: the link is busy all the time, since an update
- * takes little of the time of a copy.
+ * The optimiser's state waits in memory of the host from one update to the next (Ren et al., "ZeRO-Offload", arXiv
+ * 2101.06840, where the host also updates it). Each piece is fetched for its update and offloaded after it. The link is
+ * busy all the time, since an update is much shorter than a copy.
  */
 #include "compile/pass.h"
 
@@ -23,7 +25,7 @@ static bool is_word(const char *text, size_t length, const char *word) {
     return strlen(word) == length && strncmp(text, word, length) == 0;
 }
 
-/* One part of the text: what waits. */
+/* Parses one part of the text. */
 static bool parse_part(const char *text, size_t length, int *results, int *state) {
     if (is_word(text, length, "optimizer")) {
         *state = 1;
@@ -73,18 +75,17 @@ void ls_offload_print(const ls_saving *saving, char out[LS_OFFLOAD_TEXT]) {
 /* A result that waits in memory of the host. */
 typedef struct waiting {
     ls_tensor storage;
-    int away, back;   /* the nodes before which it leaves, and comes back */
-    ls_operand there; /* once it has left; buffer -1: it stays */
+    int away, back;   /* the nodes before which it is offloaded and fetched */
+    ls_operand there; /* in memory of the host, once it is offloaded; buffer -1: it stays */
 } waiting;
 
 /*
- * The nodes of a job. Each micro-batch that goes through a stage of a pipeline has nodes of its own, in turns with
- * those of others.
+ * The nodes of a job. In a stage of a pipeline each micro-batch has its own nodes, whose turns alternate with those of
+ * other micro-batches.
  */
 typedef struct turns {
     const ls_graph *graph;
-    const ls_node_slot
-        *slots; /* by node; NULL: the forward pass is one turn, and the backward pass behind it another */
+    const ls_node_slot *slots; /* by node; NULL: the forward pass is one turn, the backward pass the next */
 } turns;
 
 static bool is_forward(const turns *of, int n) {
@@ -97,10 +98,10 @@ static bool are_one_turn(const turns *of, int m, int n) {
 
 /* How the nodes of a program touch a storage tensor that the forward pass makes. */
 typedef struct touches {
-    int written; /* last; -1: the forward pass does not make it */
-    int here;    /* last, in that turn */
-    int later;   /* first, in a later turn; -1: not at all */
-    bool needed; /* the backward pass touches it */
+    int written; /* the last node that writes it; -1: the forward pass does not make it */
+    int here;    /* the last node that touches it in that turn */
+    int later;   /* the first node that touches it in a later turn; -1: none */
+    bool needed; /* whether the backward pass touches it */
 } touches;
 
 static int storage_of(const ls_graph *g, ls_tensor t) { return ls_graph_tensor(g, t)->storage.id; }
@@ -126,8 +127,8 @@ static touches *find_touches(const turns *of, int first, int end, ls_arena *aren
 }
 
 /*
- * Whether the tensor is a result that may wait. Between the last time that its turn reads it and its return there is a
- * mixing node: otherwise it would not wait. mixing: the last such node before each node; -1: there is none.
+ * Whether the tensor is a result that may wait. There must be a mixing node between the last read in its turn and its
+ * return: otherwise waiting gains nothing. mixing: the last mixing node before each node; -1: there is none.
  */
 static bool may_wait(const ls_job *job, const turns *of, ls_tensor t, const touches *touched, const int *mixing) {
     const ls_tensor_info *info = ls_graph_tensor(job->graph, t);
@@ -138,8 +139,8 @@ static bool may_wait(const ls_job *job, const turns *of, ls_tensor t, const touc
 }
 
 /*
- * Results that may wait, in the order in which they are made, in a program that runs nodes first .. end-1: no more
- * than `most` of each micro-batch. slots: by node; NULL: there are no stages.
+ * Finds the results that may wait, in the order in which they are made, in a program that runs nodes first .. end - 1:
+ * at most `most` of each micro-batch. slots: by node; NULL: there are no stages.
  */
 static int find_waiting(const ls_job *job, const ls_node_slot *slots, int first, int end, int most, ls_arena *arena,
                         waiting **out) {
@@ -147,7 +148,7 @@ static int find_waiting(const ls_job *job, const ls_node_slot *slots, int first,
     const turns of = {g, slots};
     const touches *all = find_touches(&of, first, end, arena);
     int *mixing = LS_NEW_ARRAY(arena, int, end + 1), n_found = 0;
-    int *of_micro = LS_NEW_ARRAY(arena, int, end + 1); /* found, by micro-batch */
+    int *of_micro = LS_NEW_ARRAY(arena, int, end + 1); /* by micro-batch: the number found */
     for (int n = 0; n <= first; n++) mixing[n] = -1;
     for (int n = first; n < end; n++) mixing[n + 1] = g->nodes[n].op->reach != LS_REACH_OWN ? n : mixing[n];
     size_t capacity = 0;
@@ -178,8 +179,8 @@ int ls_offload_count(const ls_job *job, int drop) {
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
 
 /*
- * Whether all of the tensor, and nothing else, lies in a buffer of the program. What other ranks read in place is in
- * the heap and stays, and so does what a lowering has left where another tensor lies.
+ * Whether the whole tensor, and nothing else, lies in a buffer of the program. A tensor that other ranks read in place
+ * is in the heap and stays there; a tensor that a lowering has placed in another tensor's memory stays too.
  */
 static bool is_alone(const ls_builder *b, const ls_operand *operand) {
     if (operand->buffer < 0 || ls_operand_is_empty(operand) || operand->displacement != 0) return false;
@@ -198,7 +199,7 @@ static void lower_offload(ls_builder *b, const ls_program_node *node) {
     ls_build_offload(b, here, w->there);
 }
 
-/* From here on nodes find the result in a buffer of its own. */
+/* Fetches the result; from here on nodes find it in a new buffer of its own. */
 static void lower_fetch(ls_builder *b, const ls_program_node *node) {
     const waiting *w = node->params;
     if (w->there.buffer < 0) return;
@@ -215,7 +216,7 @@ static const ls_lowering offload = {.name = "offload", .lower = lower_offload},
 static int by_away(const void *x, const void *y) { return (*(waiting *const *)x)->away - (*(waiting *const *)y)->away; }
 static int by_back(const void *x, const void *y) { return (*(waiting *const *)x)->back - (*(waiting *const *)y)->back; }
 
-/* The results in another order. */
+/* The results, sorted by another order. */
 static waiting **sorted(ls_arena *arena, waiting *const *results, int n, int (*by)(const void *x, const void *y)) {
     waiting **list = ls_arena_copy(arena, results, sizeof *list * (size_t)n);
     qsort(list, (size_t)n, sizeof *list, by);

@@ -1,21 +1,18 @@
 /*
- * Order: queues keep their own order; where one touches bytes that another
- * touched earlier in the list, and one of them writes, the later instruction
- * must wait. Where an instruction writes what a put reads, on any queue, it
- * waits until the put is done. Bytes are compared at their final addresses, so
- * reuse of memory is covered like data flow. What sets a word waits for the
- * last await at its end of the channel (instr.h), whatever their bytes.
+ * Order: the waits between queues. Each queue executes its instructions in the order of the list. If an instruction
+ * touches bytes that an instruction of another queue touched earlier in the list, and one of the two writes them, the
+ * later one must wait for the earlier one. An instruction that writes bytes which a put reads, on any queue, waits
+ * until the put is done. Bytes are compared at their final addresses, so reuse of memory is covered like data flow. An
+ * instruction that sets a word waits for the last await at its end of the channel (instr.h), whatever bytes they touch.
  *
- * Each queue keeps, of every other one, the accesses that it has not waited
- * for, ordered by place. There an instruction finds what it conflicts with, and
- * what has been waited for since is dropped when it is found. So a program of n
+ * For each other queue, a queue keeps the accesses that it has not waited for, ordered by place. There an instruction
+ * finds its conflicts; accesses that have been waited for since are dropped when they are found. So a program of n
  * instructions takes O(n log n).
  */
 #include "compile/compile_impl.h"
 #include "program/program.h"
 
-/* Bytes that an instruction touches, each of one rank, and whose order is this
- * rank's to keep. */
+/* Bytes of one rank that an instruction touches and for whose order this rank is responsible. */
 typedef struct access {
     const ls_operand *operand;
     bool writes;
@@ -31,11 +28,13 @@ typedef struct earlier {
     int instr;
 } earlier;
 
-/* What a queue knows of another one. */
+/* What one queue has waited for on another queue. */
 typedef struct view {
-    /* Up to where it has waited: until that was executed, until its puts were done; -1: not at all. */
+    /*
+     * The last instruction for whose execution it has waited, and the last put that it has waited to be done; -1: none.
+     */
     int executed, done;
-    /* Accesses that it has not waited for, and some that it has. */
+    /* Accesses that it has not waited for; and some old ones that are not dropped yet. */
     ls_intervals reads[LS_SPACES], writes[LS_SPACES];
 } view;
 
@@ -43,10 +42,10 @@ typedef struct ordering {
     const ls_image *image;
     ls_program *program;
     ls_arena *scratch;
-    access now[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS + 1]; /* of the present instruction */
+    access now[LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS + 1]; /* the accesses of the current instruction */
     int n_now;
     view *views;                     /* [queue * queues + other queue] */
-    ls_intervals sources[LS_SPACES]; /* of puts; some are dropped when they are found, see find_overwritten */
+    ls_intervals sources[LS_SPACES]; /* sources of puts; some are dropped when they are found, see find_overwritten */
     ls_interval_list near;
     int *awaited; /* by end of a channel: the last await so far; -1: none */
 } ordering;
@@ -64,7 +63,7 @@ static void find_accesses(ordering *o, const ls_instr *instr) {
     }
 }
 
-/* Accesses that lie near that one; they belong to o->near. */
+/* Finds the accesses near this one; the result is in o->near. */
 static void find_near(ordering *o, const ls_intervals *among, const access *a) {
     ls_intervals_find(among, a->extent.range.offset, ls_extent_end(o->image, &a->extent), &o->near);
 }
@@ -82,8 +81,7 @@ static bool meet(const ordering *o, const earlier *e, const access *a) {
     return ls_peer_equal(e->operand->peer, a->operand->peer) && ls_extents_meet(o->image, &e->extent, &a->extent);
 }
 
-/* The last of these accesses that the queue has not waited for and that meets
- * the one given, or `last` if that is later. */
+/* The last of these accesses that overlaps access a and that the queue has not waited for; `last` if that is later. */
 static int last_met(ordering *o, const view *v, ls_intervals *among, const access *a, int last) {
     find_near(o, among, a);
     for (int k = 0; k < o->near.n; k++) {
@@ -96,8 +94,7 @@ static int last_met(ordering *o, const view *v, ls_intervals *among, const acces
     return last;
 }
 
-/* The last instruction of another queue that the present one conflicts with and
- * has not waited for; -1: there is none. */
+/* The last instruction of another queue that conflicts with the current one and has not been waited for; -1: none. */
 static int last_conflict(ordering *o, view *v) {
     int last = -1;
     for (int k = 0; k < o->n_now; k++) {
@@ -108,8 +105,7 @@ static int last_conflict(ordering *o, view *v) {
     return last;
 }
 
-/* The await of the other queue that an instruction must come after because it
- * sets a word; -1: there is none. */
+/* The await on the other queue that an instruction must follow because it sets a word; -1: none. */
 static int turn_before(const ordering *o, const ls_instr *instr, int other) {
     const int await = ls_traits(instr)->sets ? o->awaited[ls_instr_end(instr)] : -1;
     return await >= 0 && o->program->instrs[await].queue == other ? await : -1;
@@ -124,8 +120,8 @@ static bool all_awaited(const ordering *o, const earlier *put) {
 }
 
 /*
- * By queue: the last put whose source the present instruction writes; -1: none. Sources that it writes as a whole are
- * the later writers' no more, and those that all queues have waited for are nobody's.
+ * Finds, by queue, the last put whose source the current instruction writes; -1: none. Drops sources that the current
+ * instruction overwrites completely, since later writers then wait for it; and sources that all queues have waited for.
  */
 static void find_overwritten(ordering *o, int *last) {
     for (int q = 0; q < o->program->queues; q++) last[q] = -1;
@@ -149,8 +145,8 @@ static void find_overwritten(ordering *o, int *last) {
 }
 
 /*
- * What instruction i comes after, into `found`; returns how many. That a put is
- * done says that it, and what is before it, was executed.
+ * Stores what instruction i comes after in `found`; returns the number. If a put is done, it and everything before it
+ * on its queue has been executed.
  */
 static int find_after(ordering *o, int i, int *overwritten, ls_after *found) {
     const ls_instr *instr = &o->program->instrs[i];
@@ -168,7 +164,7 @@ static int find_after(ordering *o, int i, int *overwritten, ls_after *found) {
     return n;
 }
 
-/* What instruction i touches, for those that follow it. */
+/* Records what instruction i touches, for the instructions after it. */
 static void keep_accesses(ordering *o, int i) {
     const ls_instr *instr = &o->program->instrs[i];
     for (int k = 0; k < o->n_now; k++) {

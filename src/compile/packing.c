@@ -1,25 +1,26 @@
 /*
- * The flat space: first the parameters that are updated element by element. Of these, those that tp cuts come first,
- * then those whole ones whose gradients are summed over tp, then the rest, each in the order of declaration. Behind
- * them come those that the optimiser updates as whole matrices, shape by shape; then those that are not trained, of
- * which there are values and nothing else; last those of these that are kept in another type. The flat space is cut at
- * parameters into groups, whose gradients lie together and are complete together, and which are gathered together where
- * each rank has its shard alone; and a group into buckets of equal size, which travel at once. Every rank owns a piece
- * of each bucket, all pieces of a bucket are of one size, and a group is padded so that they are; a rank's pieces are
- * its shard.
+ * The flat space holds all parameters in this order: the parameters that are updated element by element (first those
+ * that tp cuts, then the whole ones whose gradients are summed over tp, then the rest, each in the order of
+ * declaration); the parameters that the optimiser updates as whole matrices, shape by shape; the parameters that are
+ * not trained, which have values only; and last the untrained ones that are kept in another type. The flat space is cut
+ * between parameters into groups. The gradients of a group lie together and are complete together, and its parameters
+ * are gathered together if ranks keep only shards. A group is cut into buckets of equal size, each of which travels in
+ * one piece. Every rank owns a piece of each bucket; a rank's pieces are its shard. All pieces of a bucket have the
+ * same size, for which groups are padded.
  */
 #include "compile/redistribute/redistribute.h"
 
 enum {
-    BUCKET_BYTES = 16 << 20,       /* of gradients: long enough that latency does not count */
-    LEAST_BUCKETS = 4,             /* about so many in a small model, that it may overlap too */
-    MANY_BUCKETS = 64,             /* more of them become larger instead, */
-    MOST_BUCKET_BYTES = 120 << 20, /* up to this: a rank has slots for two of them, and some more (reduce_scatter.c) */
+    BUCKET_BYTES = 16 << 20, /* of gradients: large enough that latency does not matter */
+    LEAST_BUCKETS = 4,       /* about as many in a small model, so that it can overlap too */
+    MANY_BUCKETS = 64,       /* where there would be more, buckets become larger instead, */
+    MOST_BUCKET_BYTES =
+        120 << 20, /* up to this size: a rank has slots for two of them and some more (reduce_scatter.c) */
 };
 
 static int64_t in_units(int64_t elements) { return (int64_t)ls_round_up((size_t)elements, LS_FLAT_UNIT); }
 
-/* Axes of heads and features over which the gradient sum of a parameter is a partial sum. */
+/* The axes of heads and features along which a parameter's gradient is a partial sum. */
 static ls_axes summed_axes(const ls_builder *b, int parameter) {
     const ls_graph *g = b->job->graph;
     const ls_axes features = ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE);
@@ -31,7 +32,7 @@ static ls_axes summed_axes(const ls_builder *b, int parameter) {
     return summed & features;
 }
 
-/* A rank has a part of each matrix along these axes, and nothing gathers them for the update. */
+/* The error: along these axes a rank has only a part of each matrix, and nothing gathers the parts for the update. */
 static void refuse_matrix(ls_builder *b, const ls_flat *flat) {
     char axes[64];
     ls_mesh_text(&b->target->mesh, flat->cut, axes, sizeof axes);
@@ -88,8 +89,8 @@ static void lay_trained_of(ls_builder *b, ls_axes cut, ls_axes summed) {
 }
 
 /*
- * What axes of heads and features cut comes first, then that of which ranks along them have different terms of the
- * gradient: all of a group is cut and summed along the same axes.
+ * First come the parameters that axes of heads and features cut, then those for which ranks along these axes have
+ * different terms of the gradient: all parameters of a group are cut and summed along the same axes.
  */
 static void lay_trained(ls_builder *b) {
     const ls_axes features = ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE);
@@ -101,7 +102,7 @@ static void lay_trained(ls_builder *b) {
     lay_trained_of(b, 0, 0);
 }
 
-/* Matrices from tensor t on that have its shape, which is that of parameter `number`. */
+/* Lays out the matrices from tensor t on that have its shape. number: of the parameter t. */
 static void lay_alike(ls_builder *b, int t, int number) {
     const ls_graph *g = b->job->graph;
     const ls_shape *shape = &g->tensors[t].shape;
@@ -115,9 +116,9 @@ static void lay_alike(ls_builder *b, int t, int number) {
     }
 }
 
-/* In files, parameters that are updated element by element stand in the order of declaration, however they are cut. */
+/* In files, parameters that are updated element by element are in the order of declaration, however they are cut. */
 static void number_flats(ls_image *image) {
-    int n = 0; /* so many of them, which are the first */
+    int n = 0; /* the number of these parameters, which come first */
     while (n < image->n_flats && image->flats[n].trained && !image->flats[n].matrix) n++;
     int *declared = LS_NEW_ARRAY(image->arena, int, n + 1);
     for (int f = 0; f < n; f++) declared[f] = image->flats[f].number;
@@ -157,7 +158,7 @@ static void lay_parameters(ls_builder *b) {
     }
 }
 
-/* Elements that a parameter takes in the flat space: as many on every rank, whatever their parts are. */
+/* Elements that a parameter takes in the flat space: the same number on every rank, whatever the sizes of the parts. */
 static int64_t room_of(const ls_builder *b, const ls_flat *flat) {
     int64_t most = flat->count;
     for (int rank = 0; rank < ls_mesh_ranks(&b->target->mesh) && flat->cut != 0; rank++)
@@ -165,7 +166,7 @@ static int64_t room_of(const ls_builder *b, const ls_flat *flat) {
     return in_units(most);
 }
 
-/* Ranks that share the flat space out among them. */
+/* The number of ranks that divide the flat space among them. */
 static int sharers(const ls_builder *b) {
     const ls_mesh *mesh = &b->target->mesh;
     return ls_mesh_size(mesh, ls_mesh_shard_axes(mesh));
@@ -173,7 +174,7 @@ static int sharers(const ls_builder *b) {
 
 bool ls_gradients_stay(const ls_builder *b) { return sharers(b) == 1 && !b->packing->cut->gradients; }
 
-/* Elements that a bucket is to have: of every bucket, each rank has a piece. */
+/* The wanted number of elements of a bucket, a piece for each rank. */
 static int64_t bucket_elements(const ls_builder *b) {
     int64_t all = 0;
     for (int f = 0; f < b->image->n_flats; f++) all += room_of(b, &b->image->flats[f]);
@@ -183,16 +184,14 @@ static int64_t bucket_elements(const ls_builder *b) {
     return ls_min(MOST_BUCKET_BYTES / element, ls_max(few, ls_ceil_div(all, MANY_BUCKETS)));
 }
 
-/* Into how many buckets so many elements are cut: of about the wanted size, and none above the most. */
+/* The number of buckets into which `count` elements are cut: of about the wanted size, none larger than the most. */
 static int64_t count_buckets(const ls_builder *b, int64_t count, int64_t wanted) {
     if (ls_gradients_stay(b)) return 1;
     const int64_t most = MOST_BUCKET_BYTES / (int64_t)ls_dtype_bytes(b->image->accumulator);
     return ls_max(1, ls_max((count + wanted / 2) / wanted, ls_ceil_div(count, most)));
 }
 
-/*
- * Ends the group that began with parameter `first`, in front of parameter `past`: its parameters, buckets and padding.
- */
+/* Ends the group of parameters first .. past - 1: its parameters, buckets and padding. */
 static void end_group(ls_builder *b, int first, int past, int64_t least) {
     ls_image *image = b->image;
     const int64_t unit = (int64_t)LS_FLAT_UNIT * sharers(b);
@@ -216,7 +215,7 @@ static void end_group(ls_builder *b, int first, int past, int64_t least) {
     image->whole_elements += ls_max(whole, group->count);
 }
 
-/* Groups of as few parameters as make a bucket; what is left at the end joins the last one. ends: by parameter. */
+/* Groups of as few parameters as fill a bucket; the rest at the end joins the last group. ends: by parameter. */
 static void end_by_size(const ls_builder *b, int64_t least, bool *ends) {
     const ls_image *image = b->image;
     int64_t after = 0; /* elements of the parameters after the group */
@@ -229,7 +228,9 @@ static void end_by_size(const ls_builder *b, int64_t least, bool *ends) {
     }
 }
 
-/* Whether the parameter has a row for each token of the vocabulary: its groups would be too large with others. */
+/*
+ * Whether the parameter has a row for each token of the vocabulary: with other parameters its group would be too large.
+ */
 static bool is_table(const ls_flat *flat, int64_t vocabulary) {
     bool table = false;
     for (int i = 0; i < flat->shape.ndim && flat->shape.ndim > 1; i++)
@@ -238,8 +239,8 @@ static bool is_table(const ls_flat *flat, int64_t vocabulary) {
 }
 
 /*
- * Groups of what is read first between the same two nodes that mix tokens, or by the second of them; a parameter that
- * nothing reads belongs to the one before.
+ * A group has the parameters that are first read between the same two nodes that mix tokens, or by the second of these.
+ * A parameter that nothing reads belongs to the group of the one before it.
  */
 static void end_by_use(const ls_builder *b, bool *ends) {
     const ls_graph *g = b->job->graph;
@@ -263,8 +264,8 @@ static void end_by_use(const ls_builder *b, bool *ends) {
 }
 
 /*
- * Whether a group must end behind the parameter: a whole matrix has one of its own, and all of a group is of one type,
- * trained or not, and cut along the same axes.
+ * Whether a group must end after the parameter: a whole matrix has its own group, and all parameters of a group have
+ * the same type, are all trained or all not, and are cut along the same axes.
  */
 static bool must_end(const ls_image *image, int f) {
     if (f + 1 == image->n_flats) return true;
@@ -294,7 +295,7 @@ static void cut_groups(ls_builder *b, int64_t least) {
     }
 }
 
-/* Stages have other groups each: for the host, whole parameters lie one behind the other. */
+/* Each stage has its own groups; for the host, whole parameters lie one after the other. */
 static void place_whole(ls_image *image) {
     image->whole_elements = 0;
     for (int f = 0; f < image->n_flats; f++) {
@@ -310,7 +311,7 @@ static void find_stages(ls_builder *b) {
     b->image->owners = ls_stages_owners(b, b->packing->stages);
 }
 
-/* How many buckets there are of parameters in type T. */
+/* Counts the buckets of parameters in type T. */
 static void count_typed(ls_builder *b) {
     ls_image *image = b->image;
     const ls_packing *p = b->packing;
@@ -319,7 +320,7 @@ static void count_typed(ls_builder *b) {
         image->n_typed_pieces++;
 }
 
-/* How many groups, buckets and elements there are of trained parameters. */
+/* Counts the groups, buckets and elements of trained parameters. */
 static void count_trained(ls_builder *b) {
     ls_packing *p = b->packing;
     for (int f = 0; f < b->image->n_flats; f++) p->trains |= b->image->flats[f].trained;

@@ -1,22 +1,23 @@
 /*
- * Placement: from lifetimes (lifetimes.c) an offset for every buffer. Persistent buffers lie first, one after the
- * other; above them each program places its own, one after the other, each into the tightest gap among those it meets
- * in time (best fit over the interference intervals; Sekiyama et al., "Profile-guided memory optimization for deep
- * neural networks", arXiv 1804.10001). Biggest first nearly always comes near the lower bound; where it does not, other
- * orders are tried, then the last one again with the block that ends highest in front, a few times; the best is kept.
- * Buffers that take over each other's bytes (reuse.c) are placed as one block.
+ * Placement: from lifetimes (lifetimes.c) to an offset for every buffer. Persistent buffers come first, one after the
+ * other. Above them the buffers of each program are placed one by one, each into the tightest gap between the buffers
+ * that are live at the same time (best fit over the interference intervals; Sekiyama et al., "Profile-guided memory
+ * optimization for deep neural networks", arXiv 1804.10001). The order by size, largest first, nearly always comes near
+ * the lower bound. If it does not, other orders are tried; then the last one again a few times, each time with the
+ * block that ends highest moved to the front. The best placement is kept. Buffers that take over each other's bytes
+ * (reuse.c) are placed as one block.
  */
 #include "compile/compile_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Buffers that lie in one place, one after the other. */
+/* Buffers that have the same place, one after the other in time. */
 typedef struct block {
-    ls_interval life; /* of instructions; in the set of blocks that have their offsets */
-    int head;         /* the first of them; the others follow as `taker` says */
+    ls_interval life; /* in instructions; also the block's interval in the set of blocks with offsets */
+    int head;         /* the first of these buffers; `taker` leads to the others */
     size_t bytes, offset;
-    size_t shrinks; /* from this instruction on only `rest` bytes are needed: a smaller buffer has taken over */
+    size_t shrinks; /* from this instruction on a smaller buffer has taken over: only `rest` bytes are needed */
     size_t rest;
 } block;
 
@@ -24,7 +25,7 @@ static const block *block_of(const ls_interval *life) {
     return (const block *)((const char *)life - offsetof(block, life));
 }
 
-/* The bytes that it needs from that instruction on. */
+/* The bytes that the block needs from that instruction on. */
 static size_t height(const block *b, size_t instr) { return instr >= b->shrinks ? b->rest : b->bytes; }
 
 static int by_birth(const block *a, const block *b) {
@@ -49,10 +50,10 @@ static int by_area(const void *x, const void *y) {
     return of_a != of_b ? (of_a < of_b ? 1 : -1) : by_birth(a, b);
 }
 
-/* Near enough to the lower bound, as a part of it: the time for other orders is better spent elsewhere. */
+/* Near enough to the lower bound, as a fraction of it: trying other orders is then not worth the time. */
 static const double near_enough = 1.0 / 128;
 
-/* The first alone depends on nothing that differs between ranks: it is the heap's. */
+/* Only the first order depends on nothing that differs between ranks: the heap uses it alone. */
 static int (*const orders[])(const void *, const void *) = {by_size, by_area, by_life};
 
 /* How often the block that ends highest goes to the front. */
@@ -73,7 +74,7 @@ static int by_offset(const void *x, const void *y) {
     return (a->offset > b->offset) - (a->offset < b->offset);
 }
 
-/* The start of the tightest gap for `it` between the blocks that it meets in time. */
+/* The start of the tightest gap for block `it` between the blocks that are live at the same time. */
 static size_t best_gap(const block *it, const ls_interval_list *met_in_time, size_t base) {
     size_t best = SIZE_MAX, best_waste = SIZE_MAX, at = base;
     for (int i = 0; i < met_in_time->n; i++) {
@@ -89,7 +90,7 @@ static size_t best_gap(const block *it, const ls_interval_list *met_in_time, siz
     return best != SIZE_MAX ? best : at;
 }
 
-/* The blocks of one program and space; returns how many. */
+/* Finds the blocks of one program and space; returns their number. */
 static int find_blocks(const ls_image *image, int program, ls_space space, const int *taker, ls_arena *scratch,
                        block *blocks) {
     bool *follows = LS_NEW_ARRAY(scratch, bool, image->n_buffers + 1);
@@ -116,7 +117,7 @@ static int find_blocks(const ls_image *image, int program, ls_space space, const
     return n;
 }
 
-/* Places the blocks in their order above base; returns the end. */
+/* Places the blocks above `base`, in their order; returns the end of the highest. */
 static size_t lay_out(block *blocks, int n, size_t base, ls_interval_list *met) {
     ls_intervals placed = {0};
     size_t end = base;
@@ -131,7 +132,10 @@ static size_t lay_out(block *blocks, int n, size_t base, ls_interval_list *met) 
     return end;
 }
 
-/* Places the buffers of one program and space above base; returns the end. At `enough` it looks for no better one. */
+/*
+ * Places the buffers of one program and space above `base`; returns the end. An end of at most `enough` is not
+ * improved.
+ */
 static size_t place_program(ls_image *image, int program, ls_space space, size_t base, size_t enough,
                             const int *taker) {
     ls_arena *scratch = ls_arena_create();
@@ -156,7 +160,7 @@ static size_t place_program(ls_image *image, int program, ls_space space, size_t
     return end;
 }
 
-/* Persistent buffers, one after the other; and the lower bound of the space. */
+/* Places the persistent buffers, one after the other; and finds the lower bound of the space. */
 static void begin_space(ls_image *image, ls_space space) {
     size_t base = 0;
     for (int i = 0; i < image->n_buffers; i++) {
@@ -172,7 +176,9 @@ static void begin_space(ls_image *image, ls_space space) {
     image->least[space] = base + most;
 }
 
-/* Places the programs' buffers above the persistent ones. At `plenty` bytes of the space none looks for fewer. */
+/*
+ * Places the programs' buffers above the persistent ones. At most `plenty` bytes of the space are not improved further.
+ */
 static void place_space(ls_image *image, ls_space space, size_t plenty, const int *taker) {
     const size_t base = image->bytes[space];
     for (int p = 0; p < image->n_programs; p++) {
@@ -185,7 +191,8 @@ static void place_space(ls_image *image, ls_space space, size_t plenty, const in
 }
 
 void ls_place(ls_image *image, size_t allowed) {
-    int *taker = LS_NEW_ARRAY(image->arena, int, image->n_buffers + 1); /* who takes over a buffer's bytes */
+    int *taker =
+        LS_NEW_ARRAY(image->arena, int, image->n_buffers + 1); /* by buffer: the buffer that takes over its bytes */
     size_t base[LS_SPACES];
     for (int i = 0; i < image->n_buffers; i++) taker[i] = -1;
     for (int p = 0; p < image->n_programs; p++) ls_find_lifetimes(image, p, taker);
@@ -195,7 +202,7 @@ void ls_place(ls_image *image, size_t allowed) {
         if (allowed > 0) image->bytes[s] = image->least[s];
     }
     if (allowed > 0 && ls_image_mapped(image) > allowed) return;
-    for (int s = LS_SPACES - 1; s >= 0; s--) { /* private memory last, for there other orders are tried */
+    for (int s = LS_SPACES - 1; s >= 0; s--) { /* private memory last, since there other orders are tried */
         image->bytes[s] = base[s];
         const size_t others = ls_image_mapped(image) - base[s];
         const size_t plenty = s == LS_PRIVATE && allowed > others ? allowed - others : 0;

@@ -1,7 +1,7 @@
 /*
- * The linear recurrence over ranks: each run of a rank's positions is an affine map of the state, the scan finds the
- * state from which each run begins (redistribute/scan.c), and one call of the kernel for each run does the rest. A
- * state has one number for each element, or a few of them that matrices mix.
+ * The linear recurrence over ranks: each run of a rank's positions is an affine map of the state; the scan finds the
+ * state from which each run begins (redistribute/scan.c); then one call of the kernel for each run computes the
+ * results. A state has one number for each element, or a few numbers that matrices mix.
  */
 #include "compile/redistribute/redistribute.h"
 
@@ -23,7 +23,10 @@ static void follow(ls_builder *b, const void *context, ls_operand maps, bool rev
                        });
 }
 
-/* What has no dimensions of states, [B,n,E], as one with them of size 1: a gate [B,n,1,1,E], an x or h [B,n,1,E]. */
+/*
+ * A tensor without dimensions of states, [B,n,E], with these dimensions of size 1: a gate [B,n,1,1,E], an x or h
+ * [B,n,1,E].
+ */
 static ls_operand with_states(ls_operand o, int ndim) {
     ls_view *v = &o.view;
     const int64_t E = v->size[v->ndim - 1], stride = v->stride[v->ndim - 1];
@@ -41,7 +44,7 @@ static const ls_recurrence_params *kernel_params(const ls_node *node) {
     return &((const ls_recurrence_node *)node->params)->kernel;
 }
 
-/* One of the node's two kernels on the tokens from .. from + count of its inputs. */
+/* A call of one of the node's two kernels on tokens from .. from + count - 1 of its inputs. */
 static ls_kernel_build call_of(const ls_builder *b, const ls_node *node, ls_kernel_id kernel, const ls_operand in[2],
                                int64_t from, int64_t count) {
     const ls_operand first = ls_operand_slice(in[0], 1, from, count), second = ls_operand_slice(in[1], 1, from, count);
@@ -60,7 +63,10 @@ static ls_operand make(ls_builder *b, const char *name, int ndim, const int64_t 
     return ls_build_private(b, LS_BUFFER_ACTIVATION, name, b->image->accumulator, ndim, size);
 }
 
-/* The rank's maps are exchanged and applied: `states` has the one from which each run begins. The maps of its runs. */
+/*
+ * Exchanges the maps of runs and applies them: `states` gets the state from which each of this rank's runs begins.
+ * Returns the maps of this rank's runs.
+ */
 static ls_operand scan(ls_builder *b, const ls_node *node, const ls_operand in[2], ls_operand states) {
     const ls_view *v = &states.view;
     const int64_t K = v->size[2];
@@ -84,7 +90,7 @@ static ls_operand scan(ls_builder *b, const ls_node *node, const ls_operand in[2
     return maps;
 }
 
-/* The state behind the sequence, on the rank that has its end; zeros on others. */
+/* The state after the sequence, on the rank that has the end of the sequence; zeros on other ranks. */
 static void keep_last(ls_builder *b, const ls_node *node, ls_operand maps, ls_operand states) {
     const ls_operand last = ls_lower_tensor(b, node->out[LS_RECURRENCE_LAST]);
     const ls_layout_run *runs;
@@ -123,7 +129,7 @@ static void lower(ls_builder *b, const ls_program_node *at) {
     }
 }
 
-/* One token, which all ranks know: its result, rounded, and the state in the type of states. */
+/* One more token, which all ranks have: its result, rounded, and the new state in the type of states. */
 static void lower_next(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     const ls_operand in[2] = {with_states(ls_lower_tensor(b, node->in[LS_RECURRENCE_NEXT_GATE]), 5),
@@ -143,7 +149,7 @@ static void lower_next(ls_builder *b, const ls_program_node *at) {
         ls_operand_dense(state.buffer, state.offset, v->dtype, 4, (int64_t[]){1, v->size[0], v->size[1], v->size[2]}));
 }
 
-/* Which runs stand in front of a rank's depends on where these begin. */
+/* Which runs come before a rank's runs depends on where these begin. */
 static ls_axes tells_apart(const ls_graph *graph, const ls_node *node, const ls_mesh *mesh,
                            const ls_sharding *sharding) {
     return (void)graph, (void)node, (void)sharding, ls_mesh_head_axes(mesh);

@@ -1,6 +1,6 @@
 /*
- * The scalars of a step, added over the ranks: loss, squared norm of the gradients, the wish to stop; where sums are
- * canonical once more, exactly. From them the step's learning rate and clipping follow.
+ * The scalars of a step, added over the ranks: loss, squared norm of the gradients, requests to stop. If sums are
+ * canonical, loss and norm are added once more, exactly. The step's learning rate and clipping follow from the totals.
  */
 #include "compile/pass.h"
 #include "compile/redistribute/redistribute.h"
@@ -31,7 +31,10 @@ void ls_totals_add_loss(ls_builder *b, ls_operand addend) {
     if (ls_program_reduces(b, b->row)) exact_sum(b, addend, false, ls_bound(b, LS_BIND_EXACT_LOSS));
 }
 
-/* Loss and squared norm once more, where sums are canonical, in place of those whose bits depend on the ranks. */
+/*
+ * If sums are canonical: adds loss and squared norm once more, exactly; they replace those whose bits depend on the
+ * ranks.
+ */
 static void reduce_exactly(ls_builder *b, ls_operand shard) {
     const int64_t size[] = {2, LS_EXACT_WORDS};
     const ls_operand mine = ls_build_private(b, LS_BUFFER_ACTIVATION, "exact totals", LS_F64, 2, size);
@@ -70,7 +73,10 @@ static void all_reduce(ls_builder *b, ls_axes axes, ls_operand from, ls_operand 
     ls_all_reduce_finish(b, &sum);
 }
 
-/* Elements of the shard of groups whose parameters are cut along axes of heads and features, which come first. */
+/*
+ * The number of the shard's elements in groups whose parameters are cut along axes of heads and features; these groups
+ * come first.
+ */
 static int64_t cut_elements(const ls_builder *b) {
     const ls_packing *p = b->packing;
     int cut = 0;
@@ -80,7 +86,8 @@ static int64_t cut_elements(const ls_builder *b) {
 
 /*
  * Ranks along axes of heads and features have the same loss, and the same gradients of parameters that these axes do
- * not cut, which count once. Their gradients of the others, and their wishes to stop, are added over these axes too.
+ * not cut: both count once. The gradients of the other parameters, and requests to stop, are also added over these
+ * axes.
  */
 static void reduce_with_features(ls_builder *b, ls_axes features, ls_operand shard) {
     enum { WHOLE = LS_TOTALS, ALL };
@@ -107,7 +114,7 @@ static void reduce_with_features(ls_builder *b, ls_axes features, ls_operand sha
     ls_build_copy(b, ls_operand_slice(over_all, 0, 1, 1), ls_operand_slice(result, 0, LS_TOTAL_STOP, 1));
 }
 
-/* This rank's scalars to the sum over all ranks. */
+/* Replaces this rank's scalars by their sums over all ranks. */
 static void reduce_totals(ls_builder *b, ls_operand shard) {
     const ls_axes features = ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE);
     if (features != 0) {
@@ -137,8 +144,8 @@ static ls_axes summed_axes(const ls_builder *b, int group) {
 }
 
 /*
- * Where ranks along axes of heads and features have different terms of gradients, their shards are added over these
- * axes, once in a step: each of them then has the gradients of the same elements.
+ * If ranks along axes of heads and features have different terms of gradients, their shards are added over these axes
+ * once in a step. These ranks all have the shard of the same elements.
  */
 static void lower_features(ls_builder *b, const ls_program_node *node) {
     (void)node;

@@ -1,12 +1,12 @@
 /*
- * contract and contract_sum: one call of the kernel contract, whose operands are views of these: of what has no tokens
- * every token's is the same. A sum over tokens is one of the dimensions that are summed over.
+ * contract and contract_sum: one call of the kernel contract on views of the node's operands. An operand without tokens
+ * is the same for every token. In a sum over tokens, the tokens are one of the dimensions that are summed over.
  */
 #include "compile/compile_impl.h"
 
 enum { M, N, FIRST, SECOND, THIRD };
 
-/* The tokens of an operand are one dimension in front of its other three, or none (0). */
+/* The number of tokens of an operand, all dimensions before its last three; 0: it has no tokens. */
 static int64_t tokens_of(const ls_operand *x) {
     int64_t n = x->view.ndim > 3 ? 1 : 0;
     for (int d = 0; d + 3 < x->view.ndim; d++) n *= x->view.size[d];
@@ -19,8 +19,8 @@ static void set(ls_operand *x, int d, int64_t size, int64_t stride) {
 }
 
 /*
- * Views: dimension d of the operand's three at[d], tokens (`count`) at at[3]; dimensions that are not named have one
- * element.
+ * A view with ndim dimensions: dimension d of the operand's last three becomes dimension at[d], the `count` tokens
+ * dimension at[3]. All other dimensions have one element.
  */
 static ls_operand placed(ls_operand x, int ndim, int64_t count, const int at[4]) {
     const ls_view is = x.view;
@@ -58,7 +58,7 @@ static void lower_contract(ls_builder *b, const ls_program_node *at) {
     call_kernel(b, node, &call);
 }
 
-/* a [1,N,I,M,K], b [1,N,M,K,J], sum [1,N,I,J]: K is tokens, and what is summed over of each. */
+/* a [1,N,I,M,K], b [1,N,M,K,J], sum [1,N,I,J]. Summed over are M, the tokens, and K, a dimension of each token. */
 static void lower_sum(ls_builder *b, const ls_program_node *at) {
     const ls_node *node = ls_graph_node(b, at);
     const ls_contract_node *p = node->params;

@@ -1,12 +1,12 @@
 /*
- * map and broadcast: one call of the kernel map on views of the inputs that have the sizes of the results, and strides
- * of 0 where elements are repeated.
+ * map and broadcast: one call of the kernel map on views of the inputs with the sizes of the results, and strides of 0
+ * where elements are repeated.
  */
 #include "compile/compile_impl.h"
 
 /*
- * x with the dimensions of `to`; dimension `from[d]` of x is its dimension d, and where that is -1 x is repeated. A
- * tile has one dimension less than its tensors: batch and sequence are one.
+ * x as a view with the dimensions of `to`: dimension from[d] of x becomes dimension d; if from[d] is -1, x is repeated
+ * there. A tile has one dimension less than its tensor, since batch and sequence are one.
  */
 static ls_operand repeated(ls_operand x, const ls_view *to, const int from[LS_MAX_DIMS]) {
     const ls_view is = x.view;
@@ -41,7 +41,7 @@ static void lower_map(ls_builder *b, const ls_program_node *at) {
         const ls_operand x = ls_lower_tensor(b, node->in[i]);
         int from[LS_MAX_DIMS];
         for (int d = 0; d < to->ndim; d++) {
-            const int back = to->ndim - d; /* dimensions are counted from the last one, as a tile has fewer */
+            const int back = to->ndim - d; /* dimensions are counted from the last one, since a tile has fewer */
             const bool has =
                 back <= x.view.ndim && shape->dim[shape->ndim - back].size == all->dim[all->ndim - back].size;
             from[d] = has ? x.view.ndim - back : -1;

@@ -1,6 +1,6 @@
 /*
- * reduce, reduce_max and its gradient: over neighbouring dimensions, which the kernel sees as one between those outside
- * and inside of it.
+ * reduce, reduce_max and its gradient, over neighbouring dimensions. The kernel sees three dimensions: those outside,
+ * those that are reduced, those inside.
  */
 #include "compile/compile_impl.h"
 
@@ -10,19 +10,19 @@ static ls_operand as(ls_operand x, int ndim, const int64_t *size) {
     return ls_operand_dense(x.buffer, x.offset, x.view.dtype, ndim, size);
 }
 
-/* Of x, which is input 0, and of what is left of it where dimensions are reduced. */
+/* The operand x, which is input 0, and the operand that is left after the reduction. */
 typedef struct parts {
     ls_operand x, left;
 } parts;
 
-/* Both as the kernels take them; `left` is output 0, or the last input. */
+/* Both operands in the form that the kernels take; `left` is output 0, or the last input. */
 static parts find_parts(ls_builder *b, const ls_node *node, bool left_is_output) {
     const ls_operand x = ls_lower_tensor(b, node->in[0]);
     const int last = node->n_in - 1, merged = ls_graph_tensor(b->job->graph, node->in[0])->shape.ndim - x.view.ndim;
     int64_t size[PARTS] = {1, 1, 1};
     ls_node_dims dims;
     ls_node_dims_find(b->job->graph, node, &dims);
-    for (int d = 0, part = OUTSIDE; d < x.view.ndim; d++) { /* a tile has one dimension of tokens for two */
+    for (int d = 0, part = OUTSIDE; d < x.view.ndim; d++) { /* a tile has one dimension of tokens instead of two */
         const bool over = ls_letter_dim(&dims, left_is_output ? &dims.out[0] : &dims.in[last],
                                         dims.in[0].dim[d + merged].letter[0]) < 0;
         if (over) part = OVER;

@@ -1,11 +1,14 @@
-/* AdamW (Loshchilov, Hutter, arXiv 1711.05101): two moments of each element, and one call of its kernel for a piece. */
+/*
+ * AdamW (Loshchilov, Hutter, arXiv 1711.05101): two moments for each element, and one call of its kernel for each
+ * piece.
+ */
 #include "compile/optimizer/optimizer.h"
 
 static const ls_optimizer_state states[] = {{"optimizer.m", "m", false}, {"optimizer.v", "v", false}};
 
 /*
- * Elements behind the end of a parameter in its last unit are updated with it. They and their gradients are zeros and
- * stay so; with an epsilon of 0, which options refuse, they would be 0/0.
+ * Padding after the end of a parameter, in its last unit, is updated with it. The padding and its gradients are zeros
+ * and stay zeros; with an epsilon of 0, which the options refuse, they would become 0/0.
  */
 static void update(ls_builder *b, const ls_update_piece *piece) {
     const ls_hyperparameters *hyper = &b->job->hyper;

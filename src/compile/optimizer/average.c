@@ -1,14 +1,14 @@
 /*
  * An exponential moving average of the trained parameters (Polyak, Juditsky, "Acceleration of stochastic approximation
  * by averaging", SIAM 1992, with weights that fade): after each step average = decay average + (1 - decay) weights, of
- * masters, in type G. It is a state beside those of the optimiser, and lies where they do.
+ * masters, in type G. It is a state like those of the optimiser, and lies where they do.
  *
- * What reads parameters reads the average once program `exchange` has run, which lets the masters and their average
- * change places; and the last weights once it has run again. It moves bits and computes nothing.
+ * The program `exchange` swaps the masters with their average: readers of parameters then find the average, and the
+ * last weights after it has run again. It moves bits and computes nothing.
  */
 #include "compile/optimizer/optimizer.h"
 
-/* Checkpoints are saved in exchanged places: what the average's buffer has then are the last weights. */
+/* Checkpoints are saved after an exchange: the buffer of the average then has the last weights. */
 const ls_optimizer_state ls_average_state = {LS_BIND_AVERAGE, LS_AVERAGE_SAVED, false};
 
 static ls_operand average_of(const ls_builder *b, const ls_update_piece *piece) {

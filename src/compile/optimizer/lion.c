@@ -1,4 +1,7 @@
-/* Lion (Chen et al., "Symbolic discovery of optimization algorithms", arXiv 2302.06675): steps of one size, by sign. */
+/*
+ * Lion (Chen et al., "Symbolic discovery of optimization algorithms", arXiv 2302.06675): all elements' steps have one
+ * size, and only their signs differ.
+ */
 #include "compile/optimizer/optimizer.h"
 
 static const ls_optimizer_state states[] = {{"optimizer.m", "m", false}};

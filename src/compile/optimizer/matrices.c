@@ -1,17 +1,18 @@
 /*
- * Which parameters an optimiser of matrices updates as such: those with two dimensions that a product multiplies with
- * (hidden layers), but not the tables of the vocabulary, which have rows for single tokens: what ids choose from, and
- * the matrix that makes the logits. (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024.)
+ * Which parameters an optimiser of matrices updates as whole matrices: those with two dimensions that a product
+ * multiplies with (hidden layers), except tables of the vocabulary, which have a row for each token: the tables in
+ * which ids are looked up, and the matrix that makes the logits. (Jordan et al., "Muon: an optimizer for hidden layers
+ * in neural networks", 2024.)
  */
 #include "compile/optimizer/optimizer.h"
 
-/* The input of a node that a product multiplies with; the empty tensor where it is none. */
+/* The tensor by which a product multiplies its input; the empty tensor if the node is no product. */
 static ls_tensor factor_of(const ls_graph *g, const ls_node *node) {
     const bool product = node->op->kernel == LS_KERNEL_MATMUL;
     return product ? ls_graph_tensor(g, node->in[1])->storage : LS_NO_TENSOR;
 }
 
-/* What ids choose from is a table, or has been made of one by a product. */
+/* The table in which the node looks up ids: the input itself, or the table from which a product has made it. */
 static ls_tensor table_of(const ls_graph *g, const ls_node *node) {
     ls_tensor t = node->in[node->op->lookup.among];
     for (;;) {
@@ -24,7 +25,7 @@ static ls_tensor table_of(const ls_graph *g, const ls_node *node) {
     }
 }
 
-/* What the job says of single parameters. */
+/* Applies what the job says about single parameters. */
 static void apply_own(const ls_job *job, const ls_optimizer *optimizer, bool *matrix) {
     const ls_graph *g = job->graph;
     for (int t = 1, p = 0; t < g->n_tensors && job->own != NULL; t++) {

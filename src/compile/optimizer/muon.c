@@ -1,14 +1,14 @@
 /*
  * Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024; Liu et al., "Muon is scalable
- * for LLM training", arXiv 2502.16982): the step of a hidden matrix is its momentum with all singular values made about
- * 1, times 0.2 sqrt(max(rows, columns)), so that its elements are as large as those of AdamW's steps, and learning rate
- * and decay mean the same to both. All other parameters are AdamW's.
+ * for LLM training", arXiv 2502.16982). The step of a hidden matrix is its momentum with all singular values made about
+ * 1, times 0.2 sqrt(max(rows, columns)). So its elements are as large as those of AdamW's steps, and learning rate and
+ * decay mean the same for both. All other parameters are updated by AdamW.
  *
- * Of each matrix a rank has pieces. As many matrices of one shape as there are ranks are updated together: each rank
- * makes the momentum of its pieces of all of them; an all-to-all gives it one of them whole; it makes the singular
- * values equal; and an all-to-all takes the pieces back to their ranks, which update with them what they own. So each
- * matrix is computed once, each element travels there and back once, and all ranks run one program. Where matrices are
- * fewer than ranks, the others get zeros.
+ * A rank has pieces of each matrix. As many matrices of one shape as there are ranks are updated together: each rank
+ * computes the momentum of its pieces of all of them; an all-to-all gives each rank one whole matrix, whose singular
+ * values it makes equal; a second all-to-all returns the pieces to their owners, which update their elements with them.
+ * So each matrix is computed once, each element travels there and back once, and all ranks run the same program. If
+ * there are fewer matrices than ranks, the remaining ranks get zeros.
  */
 #include "compile/optimizer/optimizer.h"
 #include "compile/redistribute/redistribute.h"
@@ -21,7 +21,7 @@ static const ls_optimizer_state states[] = {{"optimizer.m", "m", false}, {"optim
 
 /*
  * Newton-Schulz: with X = U S V', the polynomial a X + b (X X') X + c (X X')^2 X is U (a S + b S^3 + c S^5) V'. With
- * these coefficients, which are Jordan's, five of them bring values from 0.003 to 1 into 0.7 to 1.2.
+ * these coefficients, which are Jordan's, five iterations bring singular values from 0.003 .. 1 to 0.7 .. 1.2.
  */
 enum { ITERATIONS = 5 };
 static const double linear = 3.4445, cubic = -4.7750, quintic = 2.0315;
@@ -65,7 +65,7 @@ static void normalize(ls_builder *b, ls_operand x, ls_operand y) {
                                           .out = {y}});
 }
 
-/* The matrix x [rows, columns] in place. Products are with the smaller of X X' and X' X. */
+/* Makes the singular values of the matrix x [rows, columns] about 1, in place. Uses the smaller of X X' and X' X. */
 static void orthogonalize(ls_builder *b, ls_operand x) {
     const ls_dtype T = x.view.dtype;
     const int64_t rows = x.view.size[0], columns = x.view.size[1], n = ls_min(rows, columns);
@@ -90,7 +90,7 @@ _Static_assert(ITERATIONS % 2 == 1, "orthogonalize ends where it began");
 
 /* --- matrices over the ranks -------------------------------------------------------------------------------------- */
 
-/* A dimension of `each` elements for each rank. */
+/* Equal parts of a dimension: `each` elements for each rank. */
 static ls_parts even_parts(ls_builder *b, int ranks, int64_t each) {
     ls_parts parts = {.total = ranks * each, .most = each, .most_total = ranks * each, .sharers = 1};
     parts.start = LS_NEW_ARRAY(b->image->arena, int64_t, ranks);
@@ -103,8 +103,8 @@ static ls_parts even_parts(ls_builder *b, int ranks, int64_t each) {
 }
 
 /*
- * Operands of matrices that are updated together are [buckets of a matrix, matrices, elements of a bucket]: a rank's
- * pieces of all of them, or all pieces of one.
+ * Operands of matrices that are updated together are [buckets of a matrix, matrices, elements of a bucket]. They have a
+ * rank's pieces of all matrices, or all pieces of one matrix.
  */
 enum { MATRICES = 1, ELEMENTS = 2 };
 
@@ -122,12 +122,12 @@ static ls_operand exchange(ls_builder *b, const char *label, int from_dim, const
     return result;
 }
 
-/* Of bucket k of matrix i this rank's piece. */
+/* This rank's piece of bucket k of matrix i. */
 static ls_operand piece_at(ls_operand pieces, int k, int i) {
     return ls_operand_slice(ls_operand_slice(pieces, 0, k, 1), MATRICES, i, 1);
 }
 
-/* The update with a direction of each element, which is in `pieces`: its momentum, or the step. */
+/* Acts on each piece of the matrices, with the elements of `pieces` as directions: momentum, or steps. */
 static void each_piece(ls_builder *b, int first, int n, ls_operand sums, ls_operand pieces,
                        void (*act)(ls_builder *b, const ls_update_piece *piece, ls_operand direction, double factor),
                        double factor) {
@@ -172,12 +172,13 @@ static void update_matrices(ls_builder *b, int first, int n, ls_operand sums) {
     const ls_group *g = &b->packing->groups[first];
     const ls_shape *shape = &b->image->flats[g->first].shape;
     const int64_t size[] = {shape->dim[0].size, shape->dim[1].size};
-    const int ranks = b->packing->cut->state ? ls_team_size(&b->image->owners) : 1; /* that have pieces of a matrix */
+    const int ranks =
+        b->packing->cut->state ? ls_team_size(&b->image->owners) : 1; /* ranks that have pieces of a matrix */
     const int64_t piece = g->count / g->n_buckets / ranks;
     const ls_parts matrices = even_parts(b, ranks, 1), elements = even_parts(b, ranks, piece);
     ls_operand mine = ls_build_private(b, LS_BUFFER_GRADIENT, "directions", b->image->dtype, 3,
                                        (int64_t[]){g->n_buckets, ranks, piece});
-    ls_build_fill(b, mine); /* what no parameter owns stays zero, and so do matrices that there are not */
+    ls_build_fill(b, mine); /* padding stays zero, and so do the matrices that are missing */
     each_piece(b, first, n, sums, mine, momentum, 0);
     if (ranks > 1) mine = exchange(b, "matrices", ELEMENTS, &elements, MATRICES, &matrices, mine);
     orthogonalize(b, ls_operand_dense(mine.buffer, mine.offset, mine.view.dtype, 2, size));

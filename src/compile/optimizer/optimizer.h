@@ -11,11 +11,11 @@
 void ls_build_update(ls_builder *b, ls_kernel_id kernel, const void *params, size_t params_bytes, int n_states,
                      const ls_update_piece *piece);
 
-/* A state of a job whose parameters have an average: the last of its states (average.c). */
+/* The state that holds the average of parameters; if a job has one, it is the last of the job's states (average.c). */
 extern const ls_optimizer_state ls_average_state;
-/* Adds the new masters of a piece to their average. */
+/* Updates the average of a piece with its new masters. */
 void ls_build_average(ls_builder *b, const ls_update_piece *piece);
-/* Lets masters and average of a piece change places, and sets the parameters to the new masters. */
+/* Swaps masters and average of a piece, and sets the parameters to the new masters. */
 void ls_build_exchange(ls_builder *b, const ls_update_piece *piece);
 
 #endif

@@ -1,4 +1,4 @@
-/* The table of optimisers, and what others ask of it. */
+/* The table of optimisers, and queries of it. */
 #include "compile/optimizer/optimizer.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@ static const ls_optimizer *const table[] = {LS_OPTIMIZERS(ROW)};
 
 const ls_optimizer *ls_optimizer_at(int i) { return i >= 0 && i < (int)LS_COUNT(table) ? table[i] : NULL; }
 
-/* The hyperparameter that lies at byte `at` of all. */
+/* The hyperparameter at byte offset `at`. */
 static double value_at(const ls_hyperparameters *all, size_t at) {
     return *(const double *)(const void *)((const char *)all + at);
 }
@@ -27,9 +27,9 @@ ls_hyperparameters ls_optimizer_defaults(const ls_optimizer *optimizer) {
                                 fmax(o->weight_decay, 0), fmax(o->momentum, 0), fmax(o->nesterov, 0)};
 }
 
-enum { ALL = sizeof(ls_hyperparameters) }; /* no hyperparameter lies there */
+enum { ALL = sizeof(ls_hyperparameters) }; /* an offset at which there is no hyperparameter */
 
-/* The names of those that have the hyperparameter, or of ALL. */
+/* Lists the names of the optimisers that have the hyperparameter; with ALL, the names of all optimisers. */
 static void list_names(size_t having, char *out, size_t room) {
     size_t used = 0;
     out[0] = 0;

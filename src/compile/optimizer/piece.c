@@ -2,23 +2,23 @@
 #include "compile/optimizer/optimizer.h"
 #include "compile/redistribute/redistribute.h"
 
-/* What this rank updates of a bucket: of a tensor of the flat space, those elements. */
+/* The elements of a bucket that this rank updates, in a tensor of the flat space. */
 static ls_operand updated(ls_builder *b, const char *name, int bucket) {
     const ls_binding *t = ls_image_find(b->image, name);
     LS_ASSERT(t != NULL);
-    const ls_flat_piece held = ls_image_held(b->image, t, bucket, 0); /* `at` and `count` are the same on each rank */
+    const ls_flat_piece held = ls_image_held(b->image, t, bucket, 0); /* `at` and `count` are the same on every rank */
     const ls_operand part = ls_operand_slice(t->operand, 0, held.at, held.count);
     return b->packing->cut->state && !t->sharded ? ls_stages_piece(b, b->packing->stages, part, 0) : part;
 }
 
-/* A piece, whatever parameters it holds: the table of groups says what becomes of each unit. */
+/* The piece may hold any parameters: the table of groups gives the settings of each unit. */
 ls_update_piece ls_update_piece_of(ls_builder *b, int bucket, ls_operand sums) {
     const ls_image *image = b->image;
     const ls_bucket *whole = &b->packing->buckets[bucket];
     const ls_flat *first = &image->flats[b->packing->groups[whole->group].first];
     const ls_binding *groups = ls_image_find(image, LS_BIND_GROUPS);
     const ls_flat_piece units = ls_image_held(image, groups, bucket, 0);
-    const bool apart = image->dtype != image->accumulator; /* else parameters are their own masters */
+    const bool apart = image->dtype != image->accumulator; /* else the parameters are the masters */
     const ls_operand parameters = updated(b, LS_BIND_PARAMETERS, bucket);
     ls_update_piece update = {
         .count = units.count,

@@ -1,4 +1,4 @@
-/* Settings of parameters: a row for all that are updated alike. */
+/* Settings of parameters: one row for all parameters that are updated alike. */
 #include "compile/optimizer/optimizer.h"
 
 int ls_update_group(ls_builder *b, const ls_tensor_info *parameter, int number) {

@@ -1,7 +1,10 @@
-/* The optimiser's state in memory of the host: each piece comes for its update, and goes where that changes it. */
+/*
+ * The optimiser's state in memory of the host: each piece is fetched for its update, and offloaded if the update
+ * changes it.
+ */
 #include "compile/optimizer/optimizer.h"
 
-/* What lies in memory of the host, here; anything else as it is. */
+/* A fetched copy of an operand in memory of the host; any other operand itself. */
 static ls_operand fetched(ls_builder *b, ls_operand state) {
     if (b->image->buffers[state.buffer].space != LS_HOST) return state;
     const ls_operand here = ls_build_private(b, LS_BUFFER_OPTIMIZER, b->image->buffers[state.buffer].name,
