@@ -5,7 +5,7 @@ static __device__ __forceinline__ float sigmoid(float x) { return 1 / (1 + expf(
 
 /* --- the functions ------------------------------------------------------------------------------------------------ */
 
-/* Of each the value and the slope at x; cap is that of softcap. */
+/* Each has its value and its slope at x; only softcap uses `cap`. */
 
 /* x Phi(x), where Phi is the distribution function of the standard normal (arXiv 1606.08415) */
 struct gelu {
@@ -108,7 +108,7 @@ template <typename T> static ls_status launch_swiglu(const ls_kernel_call *call,
                input<T>(call, 1));
 }
 
-/* Reads all of a pack before it writes it: results may lie where inputs lie. */
+/* A thread reads all of a pack before it writes the pack, because results may overwrite inputs. */
 template <typename T, int N>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     gate_gradients(const T *gate, const T *up, const T *dy, T *dgate, T *dup, int64_t packs) {

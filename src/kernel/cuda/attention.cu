@@ -1,8 +1,7 @@
 /*
- * Attention on tensor cores: a block has 128 queries of a head, 16 for each warp, and goes over the tiles of 64 keys of
- * which some query sees something, with the running maximum and sum of FlashAttention-2 (Dao, arXiv 2307.08691). While
- * a tile is worked on, the next one is on its way to shared memory. A tile of which all queries see all keys needs no
- * masks.
+ * Attention on tensor cores: a block has 128 queries of a head, 16 for each warp. It visits the tiles of 64 keys of
+ * which some query sees a key, with the running maximum and sum of FlashAttention-2 (Dao, arXiv 2307.08691). While a
+ * tile is computed, the next one is copied to shared memory. A tile is not masked if all queries see all of its keys.
  */
 #include "kernel/cuda/attention_forward.h"
 #include "kernel/cuda/attention_tiles.h"
@@ -21,15 +20,15 @@ template <int D> struct forward_shared {
     __device__ int32_t *spans() const { return (int32_t *)k(2); }
 };
 
-/* The queries of a thread: rows g and g + 8 of its warp's. Results are relative to the maximum of their logits. */
+/* The queries of a thread: rows g and g + 8 of its warp. Results are relative to the largest logit so far. */
 template <int D> struct running {
-    float o[D / 8][4]; /* as the tensor cores have sums */
+    float o[D / 8][4]; /* in the layout of the sums of ls_mma */
     float most[2], sum[2];
 };
 
 /*
- * Logits of the products, -inf where a query does not see a key. first: key of the tile. What is the same for all pairs
- * is asked before the loops.
+ * Makes logits of the products; -inf if the query does not see the key. first: first key of the tile. Conditions that
+ * are the same for all pairs are tested before the loops.
  */
 static __device__ __forceinline__ void mask_logits(const forward_problem &p, const int32_t *spans, int row,
                                                    int64_t first, bool masked, float x[KEYS / 8][4]) {
@@ -47,7 +46,7 @@ static __device__ __forceinline__ void mask_logits(const forward_problem &p, con
     }
 }
 
-/* Makes weights of the logits, and what has been summed up relative to the new maximum. */
+/* Makes weights of the logits, and rescales the sums so far to the new maximum. */
 template <int D> static __device__ __forceinline__ void weigh(running<D> *r, float x[KEYS / 8][4]) {
     float most[2], base[2], sum[2] = {};
 #pragma unroll
@@ -81,7 +80,7 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS) attend(f
     const int n = p.see.queries - i < QUERIES ? (int)(p.see.queries - i) : QUERIES;
     const int64_t kv = (p.first_q + h) / p.group - p.first_kv;
     const bf16 *k = p.k.at(b, 0, kv), *v = p.v.at(b, 0, kv);
-    for (int s = threadIdx.x; s < QUERIES * p.see.W; s += CUDA_THREADS) /* rows beyond the last query see nothing */
+    for (int s = threadIdx.x; s < QUERIES * p.see.W; s += CUDA_THREADS) /* rows past the last query see nothing */
         shared.spans()[s] = s < n * p.see.W ? p.see.spans[(b * p.see.queries + i) * p.see.W + s] : 0;
     load_tile<D, QUERIES>(shared.q, p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
     __syncthreads();

@@ -1,19 +1,19 @@
 /*
- * attention by cuDNN, where params say that the spans are a band which the library has: all keys, a causal diagonal
- * from the first or to the last key, a window along one of these. The graph is what the library's engines recognise as
- * attention: products of queries and keys, scaled, -inf where a query does not see a key, softmax with its log sum exp,
- * products with the values. The engines write o in bf16 whatever type the graph says, so a kernel of our own takes it
- * from the workspace, as f32, and merges it with results of other keys.
+ * attention by cuDNN, if params say that the spans are a band which the library supports: all keys, a causal diagonal
+ * that begins at the first key or ends at the last, or a window along one of these diagonals. The graph is what the
+ * library's engines recognise as attention: products of queries and keys, scaled, -inf if the query does not see the
+ * key, softmax with its log sum exp, products with the values. The engines write o in bf16 whatever type the graph has,
+ * so a kernel of our own converts o from the workspace to f32, and merges it with the results of other keys.
  */
 #include "kernel/cuda/attention_parts.h"
 #include "kernel/cuda/cudnn_attention.h"
 
 #include <stdlib.h>
 
-/* PLAN: workspace of a plan; forward plans of version 9.19 need 256 bytes at most, or 8.4 KiB with a few queries. */
+/* PLAN: workspace of a plan; forward plans of version 9.19 need at most 256 bytes, or 8.4 KiB with a few queries. */
 enum { PLAN = 64 << 10 };
 
-/* The plan's, and the result as the library makes it. */
+/* The workspace of the plan, and the results as the library writes them. */
 static size_t workspace(const ls_kernel_call *call) {
     return LS_CUDNN_PLACE + PLAN + sizeof(ls_bf16) * (size_t)ls_view_elements(&call->out[0]) +
            sizeof(float) * (size_t)ls_view_elements(&call->out[1]);
@@ -21,7 +21,7 @@ static size_t workspace(const ls_kernel_call *call) {
 
 /* --- the graph ---------------------------------------------------------------------------------------------------- */
 
-/* The weights of the keys, and their log sum exp. */
+/* Returns the weights of the keys, and sets their log sum exp. */
 static ls_cudnn_tensor softmax(ls_cudnn_attention *a, const ls_cudnn_tensor *x, const ls_cudnn_tensor *lse) {
     const int64_t size[] = {x->size[0], x->size[1], x->size[2], 1};
     const ls_cudnn_tensor most = ls_cudnn_between(&a->graph, CUDNN_DATA_FLOAT, size),
@@ -37,7 +37,7 @@ static ls_cudnn_tensor softmax(ls_cudnn_attention *a, const ls_cudnn_tensor *x, 
     return weights;
 }
 
-/* The parts of the workspace: the plan's, and o and lse as the library makes them. */
+/* The parts of the workspace: that of the plan, and o and lse as the library writes them. */
 static void place(const ls_kernel_call *call, void **of_plan, ls_view *o, ls_view *lse) {
     char *const begin = (char *)ls_round_up((size_t)call->workspace, LS_CUDNN_PLACE);
     *of_plan = begin;
@@ -45,7 +45,7 @@ static void place(const ls_kernel_call *call, void **of_plan, ls_view *o, ls_vie
     *lse = ls_view_dense(begin + PLAN + ls_view_bytes(o), LS_F32, 3, call->out[1].size);
 }
 
-/* The operands, in the order in which they are made here, and in a launch. */
+/* The operands, in the order in which the graph's operands are made and a launch passes them. */
 enum { Q, K, V, O, LSE, OPERANDS };
 
 static void describe(ls_cudnn_attention *a, const ls_kernel_call *call) {

@@ -1,4 +1,4 @@
-/* What the kernels of attention on tensor cores share: the call, and how a row of results is stored. */
+/* Shared by the kernels of attention on tensor cores: the operands of the call, and the function that stores a row. */
 #ifndef LS_KERNEL_CUDA_ATTENTION_FORWARD_H
 #define LS_KERNEL_CUDA_ATTENTION_FORWARD_H
 
@@ -42,8 +42,8 @@ static inline bool fits_forward(const ls_kernel_call *call) {
 }
 
 /*
- * Row g or g + 8 of the warp's, whose elements four lanes have, as tensor cores have sums: o relative to the largest
- * logit. sum: the lane's own part.
+ * Stores row g (half 0) or g + 8 (half 1) of a warp, whose elements four lanes have, in the layout of tensor core sums.
+ * sums: o, relative to the largest logit. sum: this lane's part of the sum of the weights.
  */
 template <int TILES>
 static __device__ __forceinline__ void store_row(const forward_problem &p, const float (&sums)[TILES][4], int half,

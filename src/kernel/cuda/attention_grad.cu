@@ -1,19 +1,19 @@
 /*
- * The gradient of attention on tensor cores, in two kernels without atomic additions: a block of the one has 128
- * queries of a head and goes over tiles of 32 keys for dq, a block of the other has 128 keys of a KV head and goes over
- * tiles of 32 queries of each of its query heads for dk and dv. Both make the weights again from lse (FlashAttention-2,
- * Dao, arXiv 2307.08691). While a tile is worked on, the next one is on its way to shared memory.
+ * The gradient of attention on tensor cores, in two kernels without atomic additions. A block of the first kernel has
+ * 128 queries of a head and visits tiles of 32 keys, for dq. A block of the second has 128 keys of a KV head and visits
+ * tiles of 32 queries of each query head that reads the KV head, for dk and dv. Both recompute the weights from lse
+ * (FlashAttention-2, Dao, arXiv 2307.08691). While a tile is computed, the next one is copied to shared memory.
  */
 #include "kernel/cuda/attention_grad.h"
 
 #include <math.h>
 
-/* BLOCKS_AT_ONCE: on a multiprocessor. With more, a thread has too few registers for its sums. */
+/* BLOCKS_AT_ONCE: blocks on a multiprocessor. With more, a thread would have too few registers for its sums. */
 static constexpr int ROWS = 16 * CUDA_WARPS, COLUMNS = 32, BLOCKS_AT_ONCE = 1;
 
 /*
- * Shared memory of a block: its own rows of two operands (queries and gradients of results, or keys and values), and
- * two stages of tiles of the others, with what is told of the queries where they are the others.
+ * Shared memory of a block: the block's own rows of two operands (q and do, or k and v), and two stages of tiles of the
+ * other two operands; if these are q and do, also the lse and delta of their queries.
  */
 template <int D> struct grad_shared {
     bf16 *memory;
@@ -25,13 +25,13 @@ template <int D> struct grad_shared {
     __device__ bf16 *tile_of(int stage, int operand) const {
         return memory + (2 * ROWS + (2 * stage + operand) * COLUMNS) * tile<D>::PITCH;
     }
-    /* Of each query of a tile the number, and then of each the delta. */
+    /* The numbers (number_of) of a tile's queries, then their deltas. */
     __device__ float *numbers(int stage) const { return (float *)tile_of(2, 0) + 2 * stage * COLUMNS; }
 };
 
 /*
- * The products of 16 of the block's rows with a tile, of both operands, when the tile is there; the next one may be on
- * its way.
+ * Waits for a tile, then computes the products of 16 of the block's rows with it, for both operands. The copy of the
+ * next tile may still be under way.
  */
 template <int D>
 static __device__ __forceinline__ void multiply_tile(const grad_shared<D> &shared, int stage, int row,
@@ -44,9 +44,9 @@ static __device__ __forceinline__ void multiply_tile(const grad_shared<D> &share
 }
 
 /*
- * Of the products of a tile: x of queries and keys, which become weights, dp of gradients and values, which become
- * gradients of x. What is the same for all pairs is asked before the loops. number(n, i) and delta(n, i): of the pair's
- * query, where the number is the lse, or inf where that is -inf: then all weights are 0.
+ * The products of a tile: x, of q and k, become weights; dp, of do and v, become gradients of x. Conditions that are
+ * the same for all pairs are tested before the loops. number(n, i), delta(n, i): number_of and delta of the pair's
+ * query.
  */
 template <typename Number, typename Delta, typename Seen>
 static __device__ __forceinline__ void make_gradients(const grad_problem &p, float x[COLUMNS / 8][4],
@@ -134,7 +134,7 @@ struct query_tile {
     tile_sight seen;
 };
 
-/* The next one from there on of which some query sees some key at positions low .. high. */
+/* The first tile from `from` on of which some query sees some key at positions low .. high. */
 static __device__ __forceinline__ query_tile next_queries(const grad_problem &p, int64_t b, int64_t kv, query_tile from,
                                                           int32_t low, int32_t high) {
     for (; from.h < p.H; from.h++, from.i = 0) {
@@ -156,7 +156,7 @@ static __device__ __forceinline__ void load_queries(const grad_problem &p, const
     load_tile<D, COLUMNS>(shared.tile_of(stage, 1), p.dout.at(b, 0, t.h), p.dout.token, t.i, p.see.queries, p.E);
 }
 
-/* What a thread keeps of a tile's queries for the others: the number of one, or the delta. */
+/* The value of a tile's queries that this thread stores for the others: the number of one query, or its delta. */
 static __device__ __forceinline__ float own_number(const grad_problem &p, int64_t b, query_tile t) {
     const int64_t query = t.i + threadIdx.x % COLUMNS;
     if (t.h >= p.H || threadIdx.x >= 2 * COLUMNS) return 0;

@@ -1,4 +1,4 @@
-/* What the kernels of attention's gradient on tensor cores have in common: their operands, and how sums are written. */
+/* Shared by the kernels of the gradient of attention on tensor cores: operands, and the function that writes sums. */
 #ifndef LS_KERNEL_CUDA_ATTENTION_GRAD_H
 #define LS_KERNEL_CUDA_ATTENTION_GRAD_H
 
@@ -42,18 +42,18 @@ static inline grad_problem grad_problem_of(const ls_kernel_call *call) {
             .softcap = (float)params->softcap};
 }
 
-/* Whether operands and results lie as tiles are loaded and sums are written. */
+/* Whether operands can be loaded as tiles and results can be written from sums. */
 static inline bool grad_fits_tiles(const ls_kernel_call *call) {
     bool fits = fits_tiles(&call->in[5]);
     for (int i = 0; i < 3; i++) fits &= fits_tiles(&call->in[i]) && call->out[i].stride[3] == 1;
     return fits;
 }
 
-/* One of the pairs that a thread has of products of 16 rows with columns: its row and column. */
+/* The row and the column of sum (n, i) of a thread, in products of 16 rows with columns. */
 static __device__ __forceinline__ int pair_row(int i) { return threadIdx.x % 32 / 4 + i / 2 * 8; }
 static __device__ __forceinline__ int pair_column(int n, int i) { return 8 * n + 2 * (int)(threadIdx.x % 4) + i % 2; }
 
-/* Writes 16 rows of sums times a factor, from row `first` on, of which there are n in all. */
+/* Writes 16 rows of sums times a factor, from row `first` on; rows from n on do not exist. */
 template <int D>
 static __device__ __forceinline__ void write_rows(const float sum[D / 8][4], float factor, heads<float> to, int64_t b,
                                                   int64_t h, int64_t first, int64_t n_rows, int d_of_head, bool adds) {
@@ -66,13 +66,13 @@ static __device__ __forceinline__ void write_rows(const float sum[D / 8][4], flo
     }
 }
 
-/* Whether the query sees the key; neither needs to be there. */
+/* Whether the query sees the key; false if either does not exist. */
 static __device__ __forceinline__ bool is_seen(const sight &see, int64_t b, int64_t query, int64_t key) {
     return query < see.queries && key < see.keys &&
            sees(see.spans + (b * see.queries + query) * see.W, see.W, see.kpos[key]);
 }
 
-/* The lse of a query; inf where that is -inf, or there is no query: then all weights are 0. */
+/* The number of a query: its lse, or inf if the lse is -inf or there is no such query, so that all weights are 0. */
 static __device__ __forceinline__ float number_of(const grad_problem &p, int64_t b, int64_t query, int64_t h) {
     const float lse = query < p.see.queries ? *p.lse.at(b, query, h) : -INFINITY;
     return lse == -INFINITY ? INFINITY : lse;

@@ -1,11 +1,12 @@
 /*
- * attention_grad by cuDNN, for calls whose attention it can do (cudnn_attention.h). Its engines compute delta from o
- * and do, so a kernel of ours makes an o in bf16 whose product with do is delta. dk and dv come in bf16, as the library
- * rounds them; kernels of ours add these results to f32.
+ * attention_grad by cuDNN, for calls whose attention it supports (cudnn_attention.h). Its engines compute delta from o
+ * and do, so a kernel of our own makes an o in bf16 whose product with do is delta. The library rounds dk and dv to
+ * bf16; kernels of our own add them to f32.
  *
- * Most of the library's engines add up dq in whatever order blocks of keys come. Only those are asked for, by number,
- * that do it in a fixed order and need no workspace that grows with queries times keys; NVIDIA's frontend sets the same
- * (cudnn-frontend 1.32, its node of the gradient). Where the GPU and the version have none of these, prepare refuses.
+ * Most of the library's engines add up dq in the order in which blocks of keys happen to finish. Only engines that add
+ * in a fixed order, and that need no workspace which grows with queries times keys, are requested, by their numbers.
+ * NVIDIA's frontend requests the same engines (cudnn-frontend 1.32, its node of the gradient). If the GPU and the
+ * version have none of them, prepare returns an error.
  */
 #include "kernel/cuda/attention_parts.h"
 #include "kernel/cuda/cudnn_attention.h"
@@ -13,8 +14,8 @@
 #include <stdlib.h>
 
 typedef struct route {
-    int capability; /* the GPUs that have it, by the major number */
-    size_t oldest;  /* version of the library that has it */
+    int capability; /* major compute capability of the GPUs that have the engine */
+    size_t oldest;  /* oldest version of the library that has the engine */
     ls_cudnn_engine engine;
 } route;
 
@@ -26,24 +27,27 @@ typedef struct route {
         }                                                                                                    \
     }
 /*
- * Not for compute capability 9: the engine that adds in order (6, from 9.25 on) makes a plan with dq in f32, and then
- * says "nullptr == dq_ptr" where it is executed (9.26 on an H200); with dq in bf16 it makes none.
+ * There is no route for compute capability 9: the engine that adds in order (6, from version 9.25 on) makes a plan with
+ * dq in f32, which fails with "nullptr == dq_ptr" when it is executed (9.26 on an H200); with dq in bf16 it makes none.
  */
 static const route routes[] = {{10, 92300, {5, KNOBS(3, 2, 2)}}}; /* dq by a kernel of its own */
 
-/* The operands, in the order in which they are made here, and in a launch. */
+/* The operands, in the order in which the graph's operands are made and a launch passes them. */
 enum { Q, K, V, DO, O, LSE, DELTA, DQ, DK, DV, OPERANDS };
 
 /* --- calls and their workspace ------------------------------------------------------------------------------------ */
 
-/* One query and one key alone are not supported by the library. A head of keys that nobody reads has no place in it. */
+/* The library does not support a single query or a single key, or KV heads that no query head reads. */
 static bool supports(const ls_kernel_call *call) {
     return ls_cudnn_attends(call) && ls_cudnn_version() >= routes[LS_COUNT(routes) - 1].oldest &&
            ls_cudnn_is_aligned(&call->in[5]) && ls_cudnn_read_part(call, 1).size[2] == call->in[1].size[2] &&
            (call->in[0].size[1] > 1 || call->in[1].size[1] > 1);
 }
 
-/* Of a plan: counters of blocks of 64 queries, and dk and dv of each query head where these share KV heads. */
+/*
+ * The workspace of a plan: counters for blocks of 64 queries, and dk and dv of each query head if several share a KV
+ * head.
+ */
 static size_t plan_bytes(const ls_kernel_call *call) {
     const int64_t *q = call->in[0].size, keys = call->in[1].size[1];
     const int64_t shared = q[2] == call->in[1].size[2] ? 0 : 8 * q[0] * q[2] * keys * q[3];
@@ -52,8 +56,8 @@ static size_t plan_bytes(const ls_kernel_call *call) {
 }
 
 /*
- * The operands that lie in the workspace, at `begin` behind what is the plan's. Returns the end. begin NULL: only
- * counts bytes.
+ * Places the operands that are in the workspace, which begins at `begin` with the plan's part. Returns the bytes used.
+ * begin NULL: only counts bytes.
  */
 static size_t place(const ls_kernel_call *call, char *begin, ls_view out[OPERANDS]) {
     const struct {
@@ -77,7 +81,7 @@ static size_t workspace(const ls_kernel_call *call) {
     return LS_CUDNN_PLACE + place(call, NULL, unused);
 }
 
-/* All operands of a call. Returns the plan's workspace. */
+/* Sets all operands of a call. Returns the plan's workspace. */
 static char *operands_of(const ls_kernel_call *call, ls_view out[OPERANDS]) {
     char *const begin = (char *)ls_round_up((size_t)call->workspace, LS_CUDNN_PLACE);
     (void)place(call, begin, out);
@@ -93,7 +97,7 @@ static ls_cudnn_tensor f32(ls_cudnn_attention *a, cudnnPointwiseMode_t mode, con
     return ls_cudnn_apply(a, mode, CUDNN_DATA_FLOAT, x, b);
 }
 
-/* to = the transposed weights by x, summed over the query heads that share a KV head. */
+/* to = transposed weights times x, summed over the query heads that share a KV head. */
 static void add_up_keys(ls_cudnn_attention *a, const ls_cudnn_tensor *weights, const ls_cudnn_tensor *x,
                         const ls_cudnn_tensor *to) {
     const ls_cudnn_tensor turned = ls_cudnn_turned(&a->graph, CUDNN_DATA_BFLOAT16, weights);

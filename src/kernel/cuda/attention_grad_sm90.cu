@@ -1,12 +1,13 @@
 /*
- * The gradient of attention by products of warp groups (compute capability 9.0), in two kernels without atomic
- * additions, as in attention_grad.cu. A block has 128 rows of its own, 64 for each of its two warp groups. Rows of the
- * one kernel are queries, and it goes over tiles of 128 keys for dq; rows of the other are keys, and it goes over tiles
- * of 64 queries of each query head for dk and dv. So the weights and their gradients, which a thread has as sums of the
- * first two products of a tile, are in registers what the other products multiply with.
+ * The gradient of attention by warp-group products (compute capability 9.0), in two kernels without atomic additions,
+ * as in attention_grad.cu. A block has 128 rows of its own, 64 for each of its two warp groups. In the first kernel the
+ * rows are queries, and a block visits tiles of 128 keys, for dq. In the second the rows are keys, and a block visits
+ * tiles of 64 queries of each query head, for dk and dv. So the weights and their gradients, which a thread computes
+ * from the sums of a tile's first two products, are already in registers as the left operands of the other products.
  *
- * While a tile is worked on the next one is on its way to shared memory. Products are begun as soon as their operands
- * are there, and awaited as late as possible: exponentials of a warp group are made while products of both run.
+ * While a tile is computed, the next one is copied to shared memory. Products are begun as soon as their operands are
+ * there, and waited for as late as possible, so that a warp group computes exponentials while products of both groups
+ * run.
  */
 #include "kernel/cuda/attention_grad.h"
 #include "kernel/cuda/attention_outline.h"
@@ -19,7 +20,7 @@ static constexpr int GROUP_THREADS = 128, GROUP_ROWS = 64, ROWS = CUDA_THREADS /
 static_assert(ROWS == RANGE_KEYS && ROWS == 2 * OUTLINE_QUERIES);
 static constexpr float LOG2_E = 1.44269504088896341F;
 
-/* With a soft cap logits are most tanh(factor product), without one factor product; in units of log2. */
+/* Logits in units of log2 are factor * product, or with a soft cap most * tanh(factor * product). */
 struct sm90_problem {
     grad_problem of;
     outlines seen;
@@ -27,8 +28,8 @@ struct sm90_problem {
 };
 
 /*
- * Shared memory of a block: its own rows of two operands (queries and gradients of results, or keys and values), and
- * two stages of tiles of the others, with what is told of the queries where they are the others.
+ * Shared memory of a block: the block's own rows of two operands (q and do, or k and v), and two stages of tiles of the
+ * other two operands; if these are q and do, also the lse and delta of their queries.
  */
 template <int D, int COLUMNS> struct grad_shared {
     bf16 *memory;
@@ -40,20 +41,20 @@ template <int D, int COLUMNS> struct grad_shared {
     __device__ bf16 *tile_of(int stage, int operand) const {
         return memory + (2 * ROWS + (2 * stage + operand) * COLUMNS) * D;
     }
-    /* Of each query of a tile the number, and then of each the delta. */
+    /* The numbers (number_of) of a tile's queries, then their deltas. */
     __device__ float *numbers(int stage) const { return (float *)tile_of(2, 0) + 2 * stage * QUERIES; }
 };
 
-/* The first of the block's own rows that the thread's warp has. */
+/* The first row of the thread's warp among the block's own rows. */
 static __device__ __forceinline__ int warp_row() { return (int)threadIdx.x / 32 * 16; }
 
-/* --- products of a warp group ------------------------------------------------------------------------------------- */
+/* --- warp-group products ------------------------------------------------------------------------------------------ */
 
 /* Begins x = the group's rows times those of a tile. */
 template <int D, int COLUMNS>
 static __device__ __forceinline__ void begin_products(float (&x)[COLUMNS / 8][4], const bf16 *own, const bf16 *tile) {
     const int row = (int)threadIdx.x / GROUP_THREADS * GROUP_ROWS;
-    __syncwarp(); /* these instructions are those of a warp whose lanes are at the same place */
+    __syncwarp(); /* all lanes of a warp must execute these instructions together */
     ls_products_fence(x);
     const uint64_t a = summed_elements<ROWS>(own, row, 0), b = summed_elements<COLUMNS>(tile, 0, 0);
 #pragma unroll
@@ -63,7 +64,7 @@ static __device__ __forceinline__ void begin_products(float (&x)[COLUMNS / 8][4]
     ls_products_commit();
 }
 
-/* x, rounded, as the products below have it. */
+/* a = x rounded to bf16, in the layout of the left operand of begin_sums. */
 template <int N> static __device__ __forceinline__ void pack_rows(unsigned (&a)[N / 2][4], const float (&x)[N][4]) {
 #pragma unroll
     for (int c = 0; c < N / 2; c++) {
@@ -75,7 +76,7 @@ template <int N> static __device__ __forceinline__ void pack_rows(unsigned (&a)[
     }
 }
 
-/* Begins sum += a times a tile, whose row c belongs to column c of a. */
+/* Begins sum += a times a tile; row c of the tile is multiplied by column c of a. */
 template <int D, int COLUMNS>
 static __device__ __forceinline__ void begin_sums(float (&sum)[D / 8][4], unsigned (&a)[COLUMNS / 16][4],
                                                   const bf16 *tile) {
@@ -88,7 +89,7 @@ static __device__ __forceinline__ void begin_sums(float (&sum)[D / 8][4], unsign
     ls_products_commit();
 }
 
-/* Waits for x, and for dp, which was begun after it, where both are needed at once. */
+/* Waits for x; BOTH: also for dp, whose product was begun after that of x. */
 template <bool BOTH, int N>
 static __device__ __forceinline__ void wait_for_products(float (&x)[N][4], float (&dp)[N][4]) {
     __syncwarp(); /* as above: lanes may have looked for different pairs */
@@ -98,7 +99,7 @@ static __device__ __forceinline__ void wait_for_products(float (&x)[N][4], float
         ls_products_wait<1>(x);
 }
 
-/* The tile that was asked for last is there, for all warps, which have done all that they did before. */
+/* Waits until all warps are here and the tile requested last is visible to all of them. */
 static __device__ __forceinline__ void await_tile() {
     ls_copy_wait<0>();
     ls_shared_fence();
@@ -107,7 +108,7 @@ static __device__ __forceinline__ void await_tile() {
 
 /* --- weights and gradients ---------------------------------------------------------------------------------------- */
 
-/* Pairs of a thread that are not seen: bit 4 (n % 8) + i of word n / 8. */
+/* The pairs of a thread whose query does not see the key: bit 4 (n % 8) + i of word n / 8. */
 template <int WORDS, typename Seen>
 static __device__ __forceinline__ void find_hidden(unsigned (&hidden)[WORDS], Seen is_seen) {
 #pragma unroll
@@ -123,9 +124,9 @@ template <int N> static __device__ __forceinline__ void hide(float (&x)[N][4], c
 }
 
 /*
- * x, products of queries and keys, become weights, when they have been made. number(n, i), delta(n, i): of the pair's
- * query, the number in units of log2. With a soft cap dp, of gradients and values, becomes the gradient of x divided by
- * the weight; without one gradients_of does all of that.
+ * x, the products of q and k, which must be complete, become weights. number(n, i), delta(n, i): number_of, in units of
+ * log2, and delta of the pair's query. With a soft cap, dp, the product of do and v, becomes the gradient of x divided
+ * by the weight and the scale; without one, make_gradients does this.
  */
 template <bool CAPPED, int N, typename Number, typename Delta>
 static __device__ __forceinline__ void make_weights(const sm90_problem &p, float (&x)[N][4], float (&dp)[N][4],
@@ -139,7 +140,7 @@ static __device__ __forceinline__ void make_weights(const sm90_problem &p, float
     }
 }
 
-/* dp becomes the gradient of the products of queries and keys but for the scale, which the sums are multiplied with. */
+/* dp becomes the gradient of the products of q and k, without the factor p.scale: the sums are multiplied by it. */
 template <bool CAPPED, int N, typename Delta>
 static __device__ __forceinline__ void make_gradients(float (&dp)[N][4], const float (&weights)[N][4], Delta delta) {
     EACH_SUM(N, n, i) dp[n][i] = weights[n][i] * (CAPPED ? dp[n][i] : dp[n][i] - delta(n, i));
@@ -158,7 +159,7 @@ template <int D, bool CAPPED>
 static __device__ __forceinline__ void make_dq(const sm90_problem &problem, unsigned char *memory) {
     const grad_problem &p = problem.of;
     const grad_shared<D, KEYS> shared(memory);
-    /* with a causal mask the last queries see most, and are begun first */
+    /* with a causal mask the last queries see the most keys, so they begin first */
     const int heads = p.B * p.H, block = (int)(gridDim.x - 1 - blockIdx.x), h = block % heads % p.H,
               b = block % heads / p.H, kv = (p.first_q + h) / p.group - p.first_kv;
     const int64_t i = (int64_t)(block / heads) * ROWS;
@@ -209,20 +210,20 @@ static __device__ __forceinline__ void make_dq(const sm90_problem &problem, unsi
 
 /* --- dk, dv ------------------------------------------------------------------------------------------------------- */
 
-/* A tile of queries of a head, of those from h to past - 1. */
+/* A tile of queries of head h; the heads to visit end with past - 1. */
 struct query_cursor {
     int h, past;
     tile_cursor tiles;
     __device__ __forceinline__ int64_t query() const { return (int64_t)tiles.tile() * QUERIES; }
 };
 
-/* Before the query heads that read a KV head. */
+/* A cursor in front of the first tile of the query heads that read a KV head. */
 static __device__ __forceinline__ query_cursor before_queries(const grad_problem &p, int kv) {
     const int first = (p.first_kv + kv) * p.group - p.first_q, past = first + p.group;
     return {first < 0 ? 0 : first, past < p.H ? past : p.H, BEFORE_TILES};
 }
 
-/* Goes on to the next tile of which some query sees some of the keys. */
+/* Goes on to the next tile of which some query sees some of the keys; false: there is none. */
 static __device__ __forceinline__ bool next_queries(const sm90_problem &problem, query_cursor *c, int b,
                                                     const key_range *keys) {
     const sight &see = problem.of.see;
@@ -243,7 +244,7 @@ static __device__ __forceinline__ void load_queries(const grad_problem &p, const
     load_panels<D, QUERIES>(shared.tile_of(stage, 1), p.dout.at(b, 0, h), p.dout.token, query, p.see.queries, p.E);
 }
 
-/* What a thread keeps of a tile's queries for the others: the number of one, or the delta. */
+/* The value of a tile's queries that this thread stores for the others: the number of one query, or its delta. */
 static __device__ __forceinline__ float own_number(const grad_problem &p, int b, int h, int64_t query) {
     query += threadIdx.x % QUERIES;
     return threadIdx.x < QUERIES ? number_of(p, b, query, h) * LOG2_E : delta_of(p, b, query, h);
@@ -251,7 +252,7 @@ static __device__ __forceinline__ float own_number(const grad_problem &p, int b,
 static __device__ __forceinline__ void keep_number(float *numbers, float own) {
     if (threadIdx.x < 2 * QUERIES) numbers[threadIdx.x] = own;
 }
-/* The one of the query of a pair. */
+/* The stored value of the query of pair (n, i). */
 static __device__ __forceinline__ float number_at(const float *numbers, int n, int i) {
     const float2 two = ((const float2 *)numbers)[4 * n + threadIdx.x % 4];
     return i % 2 ? two.y : two.x;
@@ -261,7 +262,7 @@ template <int D, bool CAPPED>
 static __device__ __forceinline__ void make_dkv(const sm90_problem &problem, unsigned char *memory) {
     const grad_problem &p = problem.of;
     const grad_shared<D, QUERIES> shared(memory);
-    /* with a causal mask the first keys are seen by most, and are begun first */
+    /* with a causal mask the most queries see the first keys, so they begin first */
     const int heads = p.B * p.J, block = (int)blockIdx.x, tile = block / heads, kv = block % heads % p.J,
               b = block % heads / p.J;
     const int64_t j = (int64_t)tile * ROWS;
@@ -319,7 +320,7 @@ static __device__ __forceinline__ void make_dkv(const sm90_problem &problem, uns
 
 /* --- the launch --------------------------------------------------------------------------------------------------- */
 
-/* A multiprocessor has one block at a time: with more, a thread has too few registers for its sums. */
+/* A multiprocessor has one block at a time: with more, a thread would have too few registers for its sums. */
 template <int D, bool CAPPED>
 static __global__ void __launch_bounds__(CUDA_THREADS, 1) grad_of_queries(sm90_problem p) {
     LS_DYNAMIC_SHARED(memory);

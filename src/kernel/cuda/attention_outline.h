@@ -1,7 +1,7 @@
 /*
- * Which tiles of keys the queries of a tile see, found without reading the spans of each: once for a call, warps make
- * the outline of the spans of every 64 queries, and the range of the positions of every 128 keys. A tile that is taken
- * although nothing of it is seen costs time alone: what each query sees is asked for each pair.
+ * Finds which tiles of keys the queries of a tile see, without reading the spans of each query: once per call, warps
+ * compute the outline of the spans of every 64 queries, and the range of the positions of every 128 keys. If a tile is
+ * visited although no key of it is seen, this costs only time, because masks are tested for each pair.
  */
 #ifndef LS_KERNEL_CUDA_ATTENTION_OUTLINE_H
 #define LS_KERNEL_CUDA_ATTENTION_OUTLINE_H
@@ -10,8 +10,10 @@
 
 enum { OUTLINE_QUERIES = 64, RANGE_KEYS = 128 };
 
-/* Of one of the pairs [lo, hi) of OUTLINE_QUERIES queries: positions from .. past that some query may see, and those
- * that all of them see. */
+/*
+ * The outline of one pair [lo, hi) of OUTLINE_QUERIES queries: the positions [any_from, any_past) that some query may
+ * see, and the positions [all_from, all_past) that all of them see.
+ */
 struct alignas(16) outline {
     int32_t any_from, any_past, all_from, all_past;
 };
@@ -20,7 +22,7 @@ struct key_range {
     int32_t low, high; /* positions */
 };
 
-/* Where both lie: [B, tiles of queries, W/2] and [tiles of keys]. */
+/* The arrays of both: [B, tiles of queries, W/2] and [tiles of keys]. */
 struct outlines {
     outline *queries;
     key_range *keys;
@@ -29,7 +31,7 @@ struct outlines {
 static inline int64_t outline_tiles(const sight &see) { return ls_ceil_div(see.queries, (int64_t)OUTLINE_QUERIES); }
 static inline int64_t range_tiles(const sight &see) { return ls_ceil_div(see.keys, (int64_t)RANGE_KEYS); }
 
-/* In the workspace of a call, which has outlines_bytes for them. */
+/* Places the arrays in the workspace of a call, which has outlines_bytes for them. */
 static inline outlines outlines_at(void *workspace, const sight &see, int64_t B) {
     outline *const queries = (outline *)workspace;
     return {queries, (key_range *)(queries + B * outline_tiles(see) * (see.W / 2))};
@@ -85,7 +87,7 @@ static inline ls_status make_outlines(const char *name, void *stream, const sigh
 
 /* --- used by all threads of a block ------------------------------------------------------------------------------- */
 
-/* What queries with that outline, of W/2 pairs, see of keys in that range. */
+/* How much the queries with these outlines, of W/2 pairs, see of the keys in a range of positions. */
 static __device__ __forceinline__ tile_sight look_at(const outline *o, int W, key_range keys) {
     bool any = false, all = false;
 #pragma unroll 1
@@ -96,7 +98,7 @@ static __device__ __forceinline__ tile_sight look_at(const outline *o, int W, ke
     return all ? EVERYTHING : any ? SOMETHING : NOTHING;
 }
 
-/* look(tile) of next_tile: what the 2 OUTLINE_QUERIES queries of a block, from `first` on, see of a tile of keys. */
+/* The function `look` of next_tile: how much the 2 OUTLINE_QUERIES queries from `first` on see of a tile of keys. */
 static __device__ __forceinline__ auto looks_at_keys(const sight &see, const outlines &seen, int b, int64_t first) {
     const int64_t tiles = (see.queries + OUTLINE_QUERIES - 1) / OUTLINE_QUERIES;
     const outline *own = seen.queries + (b * tiles + first / OUTLINE_QUERIES) * (see.W / 2);
@@ -108,7 +110,7 @@ static __device__ __forceinline__ auto looks_at_keys(const sight &see, const out
     };
 }
 
-/* Tiles in turn of which something is seen. A warp looks at 32 at a time: bits of those that are left. */
+/* Visits the tiles of which something is seen. A warp looks at 32 tiles at a time; left: bits of those not visited. */
 struct tile_cursor {
     int first;
     unsigned left, whole;
@@ -117,7 +119,7 @@ struct tile_cursor {
 };
 static constexpr tile_cursor BEFORE_TILES = {-32, 0, 0};
 
-/* Goes on to the next tile of n, of which look(tile) says what is seen; false: there is none. */
+/* Goes on to the next of n tiles; look(tile) says how much of it is seen. false: there is none. */
 template <typename Look> static __device__ __forceinline__ bool next_tile(tile_cursor *c, int n, Look look) {
     c->left &= c->left - 1;
     while (c->left == 0) {

@@ -1,4 +1,4 @@
-/* Results of attention as cuDNN makes them are taken, merged and added, and made for it. */
+/* Converts between cuDNN's operands and results of attention and those of the contracts (attention_parts.h). */
 #include "kernel/cuda/attention_problem.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ struct parts {
     heads<const bf16> part;
     heads<const float> part_lse;
     heads<float> o, lse;
-    int64_t queries, rows; /* rows: of all heads and batches */
+    int64_t queries, rows; /* rows: a query of a head, over all sequences */
     int H, D;
     bool merges;
 };
@@ -58,8 +58,8 @@ struct results {
 };
 
 /*
- * o = delta do / |do|^2. do is divided by its largest element first, so that no square is too small for f32; |o| is at
- * most that of the attention's own result, of which delta is. A warp for each query of a head.
+ * o = delta do / |do|^2. do is divided by its largest element first, so that no square is too small for f32. |o| is at
+ * most the |o| of the attention result from which delta was computed. A warp for each query of a head.
  */
 static __global__ void __launch_bounds__(CUDA_THREADS) make_rows(results p) {
     const int64_t row = (int64_t)blockIdx.x * CUDA_WARPS + threadIdx.x / 32;

@@ -1,7 +1,7 @@
 /*
- * Attention and its gradient for all types and head sizes, without tensor cores: a warp works on one query, or on one
- * key, and goes over the keys that it sees, or the queries that see it, one by one. Right for whatever the fast kernels
- * do not support, and what they are measured against.
+ * Attention and its gradient for all types and head sizes, without tensor cores: a warp has one query and visits the
+ * keys that the query sees one by one, or it has one key and visits the queries that see the key. Used for calls that
+ * the fast kernels do not support, and as the reference for their speed.
  */
 #include "kernel/cuda/attention_problem.h"
 
@@ -55,7 +55,7 @@ template <typename T> static __global__ void __launch_bounds__(CUDA_THREADS) att
         read_head(p.k.at(b, j, kv), p.D, k);
         read_head(p.v.at(b, j, kv), p.E, v);
         const float x = logit(product(q, k), p.scale, p.softcap), above = fmaxf(most, x);
-        if (x == -INFINITY) continue; /* weight 0, whatever the value is */
+        if (x == -INFINITY) continue; /* weight 0, even if the value is not finite */
         const float fade = expf(most - above), weight = expf(x - above);
         for (int e = 0; e < LANE_ELEMENTS; e++) o[e] = o[e] * fade + weight * v[e];
         sum = sum * fade + weight;
@@ -117,7 +117,7 @@ template <typename T> static __global__ void __launch_bounds__(CUDA_THREADS) gra
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
 static bool supports(const ls_kernel_call *call) {
-    bool dense = widest_head(call) <= MOST_D; /* elements of a head one after the other */
+    bool dense = widest_head(call) <= MOST_D; /* the elements of a head are contiguous */
     for (int i = 0; i < 3; i++) dense &= call->in[i].stride[3] == 1;
     for (int o = 0; o < call->n_out; o++) dense &= call->out[o].ndim < 4 || call->out[o].stride[3] == 1;
     return dense && (call->n_in < 6 || call->in[5].stride[3] == 1);

@@ -1,11 +1,10 @@
-/* What the attention kernels share: operands as they lie, tiles in shared memory, and which keys a tile shows to whom.
- */
+/* Shared by the attention kernels: strided operands, and which keys of a tile the queries of a block see. */
 #ifndef LS_KERNEL_CUDA_ATTENTION_PROBLEM_H
 #define LS_KERNEL_CUDA_ATTENTION_PROBLEM_H
 
 #include "kernel/cuda/cuda_impl.h"
 
-/* [B,N,H,D] with elements of a head one after the other, or [B,H,N]; strides in elements. */
+/* A view [B,N,H,D] whose elements of a head are contiguous, or [B,H,N]; strides in elements. */
 template <typename T> struct heads {
     T *data;
     int64_t batch, token, head;
@@ -17,21 +16,21 @@ template <typename T> struct heads {
 template <typename T> static heads<T> heads_of(const ls_view *v) {
     return {(T *)v->data, v->stride[0], v->stride[1], v->stride[2]};
 }
-/* Of an lse or delta [B,H,N]. */
+/* The view of an lse or a delta [B,H,N]. */
 template <typename T> static heads<T> rows_of_heads(const ls_view *v) {
     return {(T *)v->data, v->stride[0], v->stride[2], v->stride[1]};
 }
 
-/* Elements of the tiles of a call's heads: of q and k D, of v and results E. A tile is as wide as the wider needs. */
+/* The larger of D, the elements of a head of q and k, and E, those of v and the results: the width of all tiles. */
 static inline int64_t widest_head(const ls_kernel_call *call) {
     const int64_t D = call->in[0].size[3], E = call->in[2].size[3];
     return D > E ? D : E;
 }
 
-/* The warps of all blocks in a row: the number of this one. */
+/* The number of this warp among the warps of all blocks. */
 static __device__ __forceinline__ int64_t warp_number() { return (int64_t)blockIdx.x * CUDA_WARPS + threadIdx.x / 32; }
 
-/* Which keys the queries see, as the contract says: query i those at positions within its pairs [lo, hi). */
+/* Which keys the queries see, as in the contract: query i sees those at positions within its pairs [lo, hi). */
 struct sight {
     const int32_t *spans, *kpos; /* [B,N,W], [K] */
     int W;
@@ -50,15 +49,15 @@ static inline sight sight_of(const ls_kernel_call *call) {
 
 static __device__ __forceinline__ bool sees(const int32_t *spans, int W, int32_t position) {
     bool is = false;
-#pragma unroll 1 /* it is inlined for each pair of a tile */
+#pragma unroll 1 /* the function is inlined for each pair of a tile */
     for (int w = 0; w < W; w += 2) is |= spans[w] <= position && position < spans[w + 1];
     return is;
 }
 
-/* What of the keys of a tile the queries of a block see. */
+/* How much the queries of a block see of the keys of a tile. */
 enum tile_sight { NOTHING, SOMETHING, EVERYTHING };
 
-/* The first and the last position of KEYS keys from `first` on; by a warp. */
+/* The smallest and the largest position of KEYS keys from `first` on; computed by a warp. */
 template <int KEYS>
 static __device__ __forceinline__ void position_range(const int32_t *kpos, int64_t first, int64_t n, int32_t *low,
                                                       int32_t *high) {
@@ -79,8 +78,8 @@ static __device__ __forceinline__ void position_range(const int32_t *kpos, int64
 }
 
 /*
- * Of the keys at positions low .. high, by all threads of the block: thread t looks for query t % ROWS. spans: of the
- * block's queries, of which there are n.
+ * How much the block's n queries see of the keys at positions low .. high; called by all threads of the block. Thread t
+ * tests query t % ROWS. spans: those of the block's queries.
  */
 template <int ROWS>
 static __device__ __forceinline__ tile_sight look(const int32_t *spans, int W, int n, int32_t low, int32_t high) {
@@ -97,8 +96,8 @@ static __device__ __forceinline__ tile_sight look(const int32_t *spans, int W, i
 /* --- logits ------------------------------------------------------------------------------------------------------- */
 
 /*
- * The next tile of KEYS keys, from `first` on, of which one of n queries sees some; past the last one, the number of
- * keys or more. By all threads of the block.
+ * The first key of the next tile of KEYS keys, from `first` on, of which one of n queries sees some key; if there is
+ * none, the number of keys or more. Called by all threads of the block.
  */
 template <int KEYS, int QUERIES>
 static __device__ __forceinline__ int64_t next_keys(const sight &see, const int32_t *spans, int n, int64_t first,
@@ -112,7 +111,7 @@ static __device__ __forceinline__ int64_t next_keys(const sight &see, const int3
     return first;
 }
 
-/* The lse of two sets of keys, and the shares of both in a result over all. A set without keys has lse -inf. */
+/* The lse over two sets of keys, and the share of each set in the merged result. A set without keys has lse -inf. */
 struct merged {
     float lse, own, before;
 };
@@ -128,7 +127,7 @@ static __device__ __forceinline__ float logit(float product, float scale, float 
     return softcap > 0 ? softcap * tanhf(x / softcap) : x;
 }
 
-/* The weight of a key, and the gradient of its product with the query: both follow from the logit's product. */
+/* The weight of a key, and the gradient of the product of query and key. */
 struct pair_gradient {
     float weight, dproduct;
 };

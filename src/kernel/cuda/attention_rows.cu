@@ -1,13 +1,13 @@
 /*
- * What is done with results of attention row by row, a warp for each head of a query: attention_merge merges them with
- * those of other keys; attention_sink with a key whose value is 0; attention_delta is the product of a result and its
- * gradient. attention_sink_grad, a block for each head, is the sum of -exp(sink - lse) delta over the queries.
+ * Kernels that work on results of attention row by row, a warp for each head of a query: attention_merge merges the
+ * results with those of other keys, attention_sink with a key whose value is 0; attention_delta is the product of a
+ * result and its gradient. attention_sink_grad, a block for each head, adds up -exp(sink - lse) delta over the queries.
  */
 #include "kernel/cuda/attention_problem.h"
 
 #include <math.h>
 
-/* Rows [B,H,N]: their number, and that of a warp. */
+/* Rows [B,H,N]: how many there are, and the row of this warp. */
 struct row_sizes {
     int64_t B, H, N;
     __host__ __device__ int64_t rows() const { return B * H * N; }
@@ -24,7 +24,7 @@ static int64_t blocks_for_rows(const row_sizes &n) { return ls_ceil_div(n.rows()
 
 /* --- merges ------------------------------------------------------------------------------------------------------- */
 
-/* Results of other keys: their lse, and element d. */
+/* The results of other keys: the lse, and element d of a row. */
 struct other_keys {
     heads<const float> part;
     const float *part_lse; /* [B,H,N] */

@@ -1,16 +1,16 @@
 /*
- * Attention on the tensor cores of compute capability 9.0: a block has 128 queries of a head, 64 for each warp group,
- * and goes over the tiles of 128 keys of which some query sees something, with the running maximum and sum of
- * FlashAttention-2 (Dao, arXiv 2307.08691). While the weights of a tile are made, the products of the tile before with
- * its values go on (FlashAttention-3, arXiv 2407.08608), and the next keys and these values are on their way to shared
- * memory. The blocks that have most keys, under a causal mask, begin first.
+ * Attention on the tensor cores of compute capability 9.0: a block has 128 queries of a head, 64 for each warp group.
+ * It visits the tiles of 128 keys of which some query sees a key, with the running maximum and sum of FlashAttention-2
+ * (Dao, arXiv 2307.08691). While a tile's weights are computed, the products of the previous tile's weights and values
+ * run (FlashAttention-3, arXiv 2407.08608), and the keys of the next tile and the values of this tile are copied to
+ * shared memory. Under a causal mask, the blocks with the most keys begin first.
  */
 #include "kernel/cuda/attention_forward.h"
 #include "kernel/cuda/attention_outline.h"
 #include "kernel/cuda/tiles_sm90.h"
 
 static constexpr int QUERIES = 2 * OUTLINE_QUERIES, KEYS = RANGE_KEYS, GROUP_QUERIES = 64;
-/* FAR: beyond it, neighbours in f32 are more than 1 apart. */
+/* FAR: from here on, neighbouring f32 numbers are more than 1 apart. */
 static constexpr float LOG2_E = 1.4426950408889634F, LN_2 = 0.6931471805599453F, FAR = 1 << 24;
 
 struct sm90_problem {
@@ -30,7 +30,7 @@ template <int D> struct forward_shared {
     __device__ int32_t *spans() const { return (int32_t *)k(4); }
 };
 
-/* The queries of a thread: rows g and g + 8 of its warp's. Results are relative to the largest x, times `unit`. */
+/* The queries of a thread: rows g and g + 8 of its warp. Results are relative to the largest x so far, times `unit`. */
 template <int D> struct running {
     float o[D / 8][4];
     float most[2], sum[2];
@@ -38,14 +38,14 @@ template <int D> struct running {
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
-/* A weight is 2^(unit x) of what make_logits leaves in x. */
+/* make_logits leaves numbers x, of which a weight is 2^(unit x). */
 static __device__ __forceinline__ float unit_of(const forward_problem &p) {
     return p.softcap > 0 || p.scale <= 0 ? 1 : p.scale * LOG2_E;
 }
 
 /*
- * Of the products of a warp's rows, from `row` of the block on, with the tile from key `at` on; where it is masked,
- * -inf where a query does not see a key.
+ * Makes logits of the products x of a warp's rows, from `row` of the block on, with the tile from key `at` on. masked:
+ * they become -inf if the query does not see the key.
  */
 static __device__ __forceinline__ void make_logits(const forward_problem &p, const int32_t *spans, int row, int64_t at,
                                                    bool masked, float (&x)[KEYS / 8][4]) {
@@ -60,7 +60,7 @@ static __device__ __forceinline__ void make_logits(const forward_problem &p, con
     const int there = (int)min(p.see.keys - at, (int64_t)KEYS) - first;
     const int32_t *positions = p.see.kpos + at + first;
     constexpr int PART = 32;
-    uint64_t seen = 0; /* a bit for each sum; of a part of the tile at a time, for want of registers */
+    uint64_t seen = 0; /* a bit for each sum; found for a part of the tile at a time, to save registers */
 #pragma unroll 1
     for (int from = 0; from < KEYS; from += PART) {
         unsigned bits = 0;
@@ -70,7 +70,7 @@ static __device__ __forceinline__ void make_logits(const forward_problem &p, con
             const int32_t begin[2] = {one[0], other[0]}, end[2] = {one[1], other[1]};
             EACH_SUM(PART / 8, n, i) {
                 const int key = from + 8 * n + i % 2;
-                const int32_t position = key < there ? __ldg(positions + key) : INT32_MAX; /* in no pair */
+                const int32_t position = key < there ? __ldg(positions + key) : INT32_MAX; /* no pair has it */
                 bits |= (unsigned)(begin[i / 2] <= position && position < end[i / 2]) << (4 * n + i);
             }
         }
@@ -80,9 +80,9 @@ static __device__ __forceinline__ void make_logits(const forward_problem &p, con
 }
 
 /*
- * Makes weights of the logits; what has been summed up is worth fade of itself after that. base: the largest logit,
- * rounded. Where it is far from 0, products must be rounded as it was before it is subtracted: what a fused
- * multiplication keeps of them overflows there as a power of 2.
+ * Makes weights of the logits. Sums so far must then be multiplied by `fade`; r->sum already is. base: the largest
+ * logit, times unit, rounded. If base is far from 0, the other products must be rounded like base before base is
+ * subtracted: the extra digits that a fused multiply-add keeps would overflow as a power of 2.
  */
 template <int D>
 static __device__ __forceinline__ void weigh(running<D> *r, float unit, float (&x)[KEYS / 8][4], float fade[2]) {
@@ -108,7 +108,7 @@ static __device__ __forceinline__ void weigh(running<D> *r, float unit, float (&
     for (int half = 0; half < 2; half++) r->sum[half] = r->sum[half] * fade[half] + sum[half];
 }
 
-/* As ls_multiply has a in registers. */
+/* Rounds weights to bf16, in the layout in which ls_multiply takes `a` in registers. */
 static __device__ __forceinline__ void pack_weights(const float (&x)[KEYS / 8][4], unsigned (&weights)[KEYS / 16][4]) {
 #pragma unroll
     for (int k = 0; k < KEYS / 16; k++)
@@ -118,7 +118,7 @@ static __device__ __forceinline__ void pack_weights(const float (&x)[KEYS / 8][4
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
-/* Begins x = products of 64 queries, from `row` of the block on, with the keys of a tile. */
+/* Begins x = the products of 64 queries, from `row` of the block on, with the keys of a tile. */
 template <int D>
 static __device__ __forceinline__ void begin_logits(float (&x)[KEYS / 8][4], const bf16 *q, int row, const bf16 *k) {
     const uint64_t a = summed_elements<QUERIES>(q, row, 0), b = summed_elements<KEYS>(k, 0, 0);
@@ -140,7 +140,7 @@ static __device__ __forceinline__ void begin_results(float (&o)[D / 8][4], const
     ls_products_commit();
 }
 
-/* What has been copied is there for the products of all threads, and those that they waited for have been done. */
+/* Waits until all threads are here, and what they have copied is visible to the products of all of them. */
 static __device__ __forceinline__ void wait_for_tiles() {
     ls_copy_wait<0>();
     ls_shared_fence();
@@ -167,7 +167,7 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) atten
     bool goes_on = next_tile(&cursor, tiles, look);
     load_panels<D, QUERIES>(shared.q, p.q.at(b, 0, h), p.q.token, i, p.see.queries, p.D);
     if (goes_on) load_panels<D, KEYS>(shared.k(0), k, p.k.token, (int64_t)cursor.tile() * KEYS, p.see.keys, p.D);
-    load_panels<D, KEYS>(shared.v(1), v, p.v.token, 0, 0, p.E); /* zeros: no tile comes before */
+    load_panels<D, KEYS>(shared.v(1), v, p.v.token, 0, 0, p.E); /* zeros: there is no previous tile */
     ls_copy_commit();
 
     const int group = __shfl_sync(~0U, (int)threadIdx.x / 128, 0), row = (int)threadIdx.x / 32 * 16;
@@ -178,7 +178,7 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) atten
     int stage = 0;
     while (goes_on) {
         float x[KEYS / 8][4], fade[2];
-        wait_for_tiles(); /* the keys of this tile, and the values of the one before */
+        wait_for_tiles(); /* the keys of this tile, and the values of the previous one */
         ls_products_fence(x, r.o, weights);
         begin_logits<D>(x, shared.q, group * GROUP_QUERIES, shared.k(stage));
         begin_results<D>(r.o, weights, shared.v(stage ^ 1));
@@ -192,7 +192,8 @@ template <int D> static __global__ void __launch_bounds__(CUDA_THREADS, 1) atten
         ls_products_wait<1>(x);
         make_logits(p, shared.spans(), row, at, masked, x);
         weigh<D>(&r, unit, x, fade);
-        /* Few tiles have a new maximum. The branch also keeps the assembler from waiting before it makes the weights.
+        /*
+         * Few tiles have a new maximum. The branch also keeps the assembler from waiting before it makes the weights.
          */
         if (__any_sync(~0U, fade[0] != 1 || fade[1] != 1)) {
             ls_products_wait<0>(r.o, weights);

@@ -1,15 +1,15 @@
-/* Products of tiles of heads on tensor cores. A head may have fewer elements than its tile: the others are 0. */
+/* Products of tiles of heads on tensor cores. If a head has fewer elements than its tile, the others are 0. */
 #ifndef LS_KERNEL_CUDA_ATTENTION_TILES_H
 #define LS_KERNEL_CUDA_ATTENTION_TILES_H
 
 #include "kernel/cuda/tiles.h"
 
-/* x[n] = products of 16 rows, from `row` on, with rows 8 n and on of `columns`, as the tensor cores have sums. */
+/* x[n] = the products of 16 rows, from `row` on, with 8 rows of `columns`, from 8 n on, in the layout of ls_mma's d. */
 template <int D, int COLUMNS>
 static __device__ __forceinline__ void multiply_rows(const bf16 *rows, const bf16 *columns, int row,
                                                      float x[COLUMNS / 8][4]) {
     EACH_SUM(COLUMNS / 8, n, i) x[n][i] = 0;
-    __syncwarp(); /* the instructions below are those of a warp whose lanes are at the same place */
+    __syncwarp(); /* all lanes of a warp must execute the instructions below together */
 #pragma unroll
     for (int d = 0; d < D; d += 16) {
         unsigned a[4];
@@ -24,7 +24,7 @@ static __device__ __forceinline__ void multiply_rows(const bf16 *rows, const bf1
     }
 }
 
-/* sum[n] += x times columns 8 n and on of the tile, whose row c belongs to column c of x. */
+/* sum[n] += x times 8 columns of the tile, from 8 n on; row c of the tile is multiplied by column c of x. */
 template <int D, int COLUMNS>
 static __device__ __forceinline__ void add_products(float sum[D / 8][4], const float x[COLUMNS / 8][4], const bf16 *t) {
     __syncwarp(); /* as above: lanes may have made x by different branches */

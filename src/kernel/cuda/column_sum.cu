@@ -14,7 +14,7 @@ template <typename T> static ls_status launch_column_sum(const ls_kernel_call *c
     return add_columns("column_sum", stream, count_parts(rows), columns, call->workspace, output<float>(call, 0));
 }
 
-/* One row after the other, from the first on: the contract says so. */
+/* Adds row after row, from the first one on, as the contract says. */
 template <int N, typename G>
 static __global__ void __launch_bounds__(CUDA_THREADS) add_rows(const G *x, G *y, int64_t rows, int64_t columns) {
     for (EACH(i, columns / N)) {
@@ -39,7 +39,7 @@ template <typename G> static ls_status launch_add_rows(const ls_kernel_call *cal
 }
 
 CUDA_ROWS(COLUMN_SUM, column_sum, launch_column_sum, rows_workspace)
-/* Its operands are f32 for bf16 too. */
+/* The operands are f32 for bf16 too. */
 CUDA_ROW(ls_cuda_f32_add_rows, ADD_ROWS, LS_F32, launch_add_rows<float>, nullptr)
 CUDA_ROW(ls_cuda_bf16_add_rows, ADD_ROWS, LS_BF16, launch_add_rows<float>, nullptr)
 CUDA_ROW(ls_cuda_f64_add_rows, ADD_ROWS, LS_F64, launch_add_rows<double>, nullptr)

@@ -1,6 +1,6 @@
 /*
- * Sums over the rows of a matrix, for each column, in an order that the sizes alone decide: parts of the rows first,
- * then these.
+ * Sums over the rows of a matrix, for each column, in an order that depends only on the sizes: first the sums of parts
+ * of the rows, then the sum of these.
  */
 #ifndef LS_KERNEL_CUDA_COLUMNS_H
 #define LS_KERNEL_CUDA_COLUMNS_H
@@ -16,12 +16,12 @@ static inline size_t column_workspace(int64_t rows, int64_t columns) {
     return sizeof(float) * (size_t)(count_parts(rows) * columns);
 }
 
-/* That of sums over the rows of input 0. */
+/* The workspace of sums over the rows of input 0. */
 static inline size_t rows_workspace(const ls_kernel_call *call) {
     return column_workspace(rows_of(&call->in[0]), columns_of(&call->in[0]));
 }
 
-/* parts[p][e] = the sum of term(i, e) over part p of the rows. Blocks: those of the columns, for each part. */
+/* parts[p][e] = the sum of term(i, e) over part p of the rows. The grid has blocks over the columns for each part. */
 template <typename Term>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     sum_parts(Term term, int64_t rows, int64_t columns, int64_t n_parts, float *parts) {
@@ -35,7 +35,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 
 enum { BLOCK_COLUMNS = 32 };
 
-/* A warp of the block adds every CUDA_WARPS-th part of its columns, and the first one what all have. */
+/* Each warp of a block adds every CUDA_WARPS-th part of the block's columns; then the first warp adds all sums to y. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_parts(const float *parts, int64_t n_parts, int64_t columns, float *y) {
     __shared__ float of_warp[CUDA_WARPS][BLOCK_COLUMNS];
@@ -50,7 +50,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     y[e] += sum;
 }
 
-/* y[e] += the sum of term(i, e) over all rows. The sums of parts are made by the first, and added by the second. */
+/* y[e] += the sum of term(i, e) over all rows. Of the two launches, the first sums the parts, the second adds them. */
 template <typename Term>
 static ls_status sum_columns(const char *name, void *stream, Term term, int64_t rows, int64_t columns,
                              void *workspace) {

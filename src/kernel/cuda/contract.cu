@@ -1,6 +1,6 @@
 /*
  * contract: y[m,n,i,j] = the sum over k and l of a[m,n,i,k,l] b[m,n,k,l,j], a thread for each result. Sums over FLUSH
- * terms are added in f64, as long sums are those over tokens.
+ * terms are added in f64, because long sums are over tokens.
  */
 #include "kernel/cuda/cuda_impl.h"
 

@@ -1,13 +1,12 @@
 /*
  * conv: y[i] = sum over t of weight[t]*x[i + W-1 - t], or of weight[t]*x[i + t] if params say ahead, for each channel.
- * conv_dw: dweight[t] += sum over batch and tokens of dy[i] times the same token of x. With a reach, t goes no further
- * than that of the token. A bias is the last row of a weight. conv_silu_grad: the gradient of silu of y, for which y is
- * computed again.
+ * conv_dw: dweight[t] += sum over batch and tokens of dy[i] times the same token of x. With a reach, t is at most the
+ * reach of token i. A bias is the last row of the weight. conv_silu_grad: the gradient of silu(y); y is recomputed.
  */
 #include "kernel/cuda/columns.h"
 #include "kernel/cuda/tokens.h"
 
-/* Of each token how many tokens its taps reach, behind it or ahead; `at` NULL: all of them. */
+/* For each token, how many tokens its taps reach, behind it or ahead of it; `at` NULL: all taps have a token. */
 template <typename T> struct reaches {
     const T *at;
     int64_t batch, token;
@@ -23,7 +22,7 @@ template <typename T> static reaches<T> reaches_of(const ls_kernel_call *call, i
     return {(const T *)reach->data + column, reach->stride[0], reach->stride[1]};
 }
 
-/* What becomes of the sum over taps; of a gradient, with dy. */
+/* The functions that make a result of the sum over taps; for a gradient also of dy. */
 static __device__ __forceinline__ float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 struct as_it_is {
     static constexpr bool reads_dy = false;
@@ -42,8 +41,8 @@ struct silu_grad {
 };
 
 /*
- * A thread computes a pack of channels of a token. What neighbouring tokens read of x again is in a cache. dy is y
- * where nothing reads it.
+ * A thread computes a pack of channels of a token. The x that neighbouring tokens read again is in a cache. If `finish`
+ * does not read dy, it is y.
  */
 template <typename T, int N, typename finish>
 static __global__ void __launch_bounds__(CUDA_THREADS)
@@ -67,7 +66,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     }
 }
 
-/* dy, reach: the numbers of these operands; dy 0: none. */
+/* dy, reach: the indices of these inputs; dy 0: there is none. */
 template <typename T, typename finish>
 static ls_status launch_convolve(const char *name, const ls_kernel_call *call, int dy, int reach, void *stream) {
     constexpr int N = pack_size<T>();
@@ -93,7 +92,7 @@ template <typename T> static ls_status launch_conv_silu_grad(const ls_kernel_cal
     return launch_convolve<T, silu_grad>("conv_silu_grad", call, 2, 3, stream);
 }
 
-/* Of row i, a token of all sequences, and column k, a channel of a tap. */
+/* The term of a row, which is a token of one of the sequences, and of column k, a channel of a tap. */
 template <typename T> struct tap_term {
     tokens<const T> x, dy;
     reaches<T> reach;

@@ -5,7 +5,7 @@
 
 /* --- where elements lie ------------------------------------------------------------------------------------------- */
 
-/* A view without dimensions of one element, and with those merged that follow each other without a gap. */
+/* A view without its dimensions of size 1, in which dimensions that follow each other without a gap are merged. */
 struct places {
     int ndim;
     int64_t size[LS_MAX_DIMS], stride[LS_MAX_DIMS]; /* innermost first */
@@ -18,7 +18,7 @@ struct places {
                 at += i % size[d] * stride[d];
                 i /= size[d];
             } else if (d + 1 == ndim) {
-                at += i * stride[d]; /* no division for the outermost */
+                at += i * stride[d]; /* the outermost dimension needs no division */
             }
         }
         return at;
@@ -43,7 +43,7 @@ static places places_of(const ls_view *v) {
     return p;
 }
 
-/* Turns elements into packs of N, if the view consists of such. */
+/* Converts the places of elements to those of packs of N, if the view consists of whole packs. */
 static bool in_packs(places *p, const void *data, int N) {
     if (!is_aligned(data) || p->stride[0] != 1 || p->size[0] % N != 0) return false;
     for (int d = 1; d < p->ndim; d++)
@@ -88,7 +88,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     for (EACH(i, packs)) f(load_pack<N>(x + from(i) * N), (pack<Y, N> *)(y + to(i) * N));
 }
 
-/* f(x[i], &y[i]) for packs of elements, each in the order of its own view. */
+/* Calls f(x[i], &y[i]) for packs of elements; x and y each have their own strides. */
 template <typename X, typename Y, typename F>
 static ls_status visit(const char *name, const ls_kernel_call *call, void *stream, F f) {
     constexpr int N = pack_size<X, Y>();
@@ -138,7 +138,7 @@ static ls_status launch_fill(const ls_kernel_call *call, void *, void *stream) {
 
 /* --- offload and fetch -------------------------------------------------------------------------------------------- */
 
-/* Where memory of the host is pinned the copy engines do it, and no multiprocessor takes part. */
+/* If the host's memory is pinned, the copy engines copy, and no multiprocessor is used. */
 static ls_status copy_bytes(const char *name, const ls_kernel_call *call, void *stream, cudaMemcpyKind kind) {
     const size_t bytes = ls_view_bytes(&call->in[0]);
     if (bytes == 0) return ls_ok();
@@ -163,7 +163,7 @@ CUDA_ROW(ls_cuda_i32_fetch, FETCH, LS_I32, launch_fetch<int32_t>, nullptr)
 CUDA_ROWS(COPY, copy, launch_copy, nullptr)
 CUDA_ROW(ls_cuda_f64_copy, COPY, LS_F64, launch_copy<double>, nullptr)
 CUDA_ROW(ls_cuda_i32_copy, COPY, LS_I32, launch_copy<int32_t>, nullptr)
-/* Of blocks of numbers, which lie one behind the other. */
+/* Supported for blocks of numbers only if they are contiguous. */
 static bool lies_dense(const ls_kernel_call *call) {
     return ls_view_is_dense(&call->in[0]) && ls_view_is_dense(&call->out[0]);
 }

@@ -1,16 +1,16 @@
 /*
- * Cross-entropy over the vocabulary, a block for a row of logits: loss = lse - logit[label], or what params make of it,
- * and its gradient. One pass over the row finds the largest logit and the sum of the exponentials relative to it
- * (Milakov, Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867).
+ * Cross-entropy over the vocabulary, a block for each row of logits: loss = lse - logit[label], or the variant that
+ * params describe, and its gradient. One pass over the row finds the largest logit and the sum of the exponentials
+ * relative to it (Milakov, Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867).
  */
 #include "kernel/cuda/cuda_impl.h"
 
 #include <math.h>
 
-/* Logits that a thread reads before it uses one, so that many reads are under way. */
+/* AT_ONCE: the logits that a thread reads before it uses the first, so that many reads are under way at once. */
 enum { AT_ONCE = 8, STEP = AT_ONCE * CUDA_THREADS };
 
-/* What the exponentials are relative to: 0 if all logits are -inf. */
+/* The number that exponentials are relative to: the largest logit, or 0 if all logits are -inf. */
 static __device__ __forceinline__ float base_of(float most) { return most == -INFINITY ? 0 : most; }
 
 /* log sum exp of a row, by all threads of the block. */
@@ -66,8 +66,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 }
 
 /*
- * Rows first .. end - 1. All threads read their logits of a step before one writes its results: dlogits may have
- * smaller elements and lie where logits lie.
+ * Rows first .. end - 1. All threads read their logits of a step before any thread writes its results, because dlogits
+ * may overwrite the logits and have smaller elements.
  */
 template <typename X, typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     }
 }
 
-/* The loss and the lse of each of P parts of the vocabulary to those of all of it. */
+/* Merges the loss and the lse of each of P parts of the vocabulary into those of the whole vocabulary. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     merge_parts(const float *parts, const int32_t *labels, float *loss, float *lse, int64_t P, int64_t N, float z) {
     for (EACH(i, N)) {
@@ -127,7 +127,8 @@ template <typename T> static ls_status launch_loss(const ls_kernel_call *call, v
 
 /*
  * All rows at once, unless results with smaller elements overwrite the logits. Then row 0, row 1, rows 2 and 3, rows 4
- * to 7 and so on, one launch after the other: the results of rows a to 2a - 1 lie where the logits of rows below a lay.
+ * to 7 and so on, one launch after the other: the results of rows a to 2a - 1 overwrite the logits of rows below a,
+ * which are no longer needed.
  */
 template <typename X, typename T> static ls_status launch_gradients(const ls_kernel_call *call, void *stream) {
     const int64_t rows = rows_of(&call->in[0]);

@@ -1,6 +1,6 @@
 /*
- * As much of the C interface of cuBLASLt (12 and 13) as is used, with the library's own names, so that no toolkit is
- * needed to compile its callers. interfaces.cu compares it with the toolkit's header.
+ * The part of the C interface of cuBLASLt (12 and 13) that is used, with the library's own names, so that callers
+ * compile without the toolkit. interfaces.cu compares this file with the toolkit's header.
  */
 #ifndef LS_KERNEL_CUDA_CUBLASLT_H
 #define LS_KERNEL_CUDA_CUBLASLT_H
@@ -80,7 +80,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algorithm, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream);
 
-/* X(name) of all. */
+/* X(name) for each function. */
 #define CUBLASLT_FUNCTIONS(X)               \
     X(cublasLtGetStatusName)                \
     X(cublasLtCreate)                       \

@@ -1,6 +1,6 @@
 /*
  * For the files of this folder: element types, the sizes of a call, launches, and sums over a block in a fixed order.
- * Arithmetic is in f32 and rounded once where a result is stored, as in the kernels of cpu/.
+ * Arithmetic is in f32, and a result is rounded once, when it is stored, as in the kernels of cpu/.
  */
 #ifndef LS_KERNEL_CUDA_IMPL_H
 #define LS_KERNEL_CUDA_IMPL_H
@@ -20,7 +20,7 @@ template <ls_kernel_id ID, ls_dtype T> static ls_status cuda_check(const ls_kern
 
 /*
  * The row of one element type: the symbol that table.c lists. supports and workspace may be nullptr. refuses_: prepare
- * may say that the device lacks what the kernel needs.
+ * may return that the device lacks something that the kernel needs.
  */
 #define CUDA_ROW_OF(symbol, ID, T, launch_, workspace_, supports_, prepare_, refuses_) \
     extern "C" {                                                                       \
@@ -37,7 +37,7 @@ template <ls_kernel_id ID, ls_dtype T> static ls_status cuda_check(const ls_kern
 #define CUDA_ROW_FOR(symbol, ID, T, launch_, workspace_, supports_) \
     CUDA_ROW_OF(symbol, ID, T, launch_, workspace_, supports_, (cuda_check<LS_KERNEL_##ID, T>), false)
 #define CUDA_ROW(symbol, ID, T, launch_, workspace_) CUDA_ROW_FOR(symbol, ID, T, launch_, workspace_, nullptr)
-/* Rows for f32 and bf16, of a launch that is a template of the element type. */
+/* Rows for f32 and bf16; the launch is a template with the element type as its parameter. */
 #define CUDA_ROWS(ID, name, launch_, workspace_)                         \
     CUDA_ROW(ls_cuda_f32_##name, ID, LS_F32, launch_<float>, workspace_) \
     CUDA_ROW(ls_cuda_bf16_##name, ID, LS_BF16, launch_<bf16>, workspace_)
@@ -52,7 +52,7 @@ template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) { return _
 
 /* --- ascending numbers -------------------------------------------------------------------------------------------- */
 
-/* How many of n ascending numbers are less. */
+/* How many of n ascending numbers are less than `than`. */
 template <typename K> static __device__ __forceinline__ int64_t count_less(const K *sorted, int64_t n, K than) {
     int64_t low = 0, high = n;
     while (low < high) {
@@ -82,9 +82,9 @@ static inline int64_t rows_of(const ls_view *v) {
 
 enum { CUDA_THREADS = 256, CUDA_WARPS = CUDA_THREADS / 32 };
 
-static const int64_t MOST_OF_GRID = INT32_MAX; /* blocks in a row */
+static const int64_t MOST_OF_GRID = INT32_MAX; /* blocks in a grid of one dimension */
 
-/* Submits the kernel; blocks of CUDA_THREADS. An empty grid is nothing to do. */
+/* Submits the kernel, in blocks of CUDA_THREADS threads; does nothing if there are no blocks. */
 template <typename... Expected, typename... Actual>
 static ls_status launch(const char *name, void *stream, int64_t blocks, size_t shared, void (*kernel)(Expected...),
                         Actual... actual) {
@@ -103,7 +103,7 @@ static ls_status launch(const char *name, void *stream, int64_t blocks, size_t s
                     cudaGetErrorString(error));
 }
 
-/* A number of the current device; `what` is its name for a message. */
+/* An attribute of the current device; `what` is its name in messages. */
 static inline ls_status device_number(const char *name, const char *what, cudaDeviceAttr attribute, int *out) {
     int device;
     cudaError_t error = cudaGetDevice(&device);
@@ -114,7 +114,7 @@ static inline ls_status device_number(const char *name, const char *what, cudaDe
 
 /*
  * Lets the kernel's launches ask for as much shared memory as a block of the current device can have. Ranks that are
- * threads share the permission: it is the same whatever a launch asks for, so that none takes away what another needs.
+ * threads share this limit. It does not depend on the launch, so no rank sets it below what another rank needs.
  */
 template <typename F> static ls_status allow_shared(const char *name, F *kernel) {
     int most;
@@ -127,7 +127,7 @@ template <typename F> static ls_status allow_shared(const char *name, F *kernel)
     return ls_error(LS_FAULT, "kernel %s: %d bytes of shared memory: %s", name, most, cudaGetErrorString(error));
 }
 
-/* For prepare: LS_UNSUPPORTED where the current device has less shared memory for a block. */
+/* For prepare: LS_UNSUPPORTED if a block of the current device has less shared memory than `bytes`. */
 static inline ls_status check_shared(const char *name, size_t bytes) {
     int most;
     LS_TRY(device_number(name, "shared memory", cudaDevAttrMaxSharedMemoryPerBlockOptin, &most));
@@ -136,7 +136,7 @@ static inline ls_status check_shared(const char *name, size_t bytes) {
                     bytes, most);
 }
 
-/* The same where it has no products of warp groups (ptx_sm90.h). */
+/* For prepare: LS_UNSUPPORTED if the current device has no warp-group products (ptx_sm90.h). */
 static inline ls_status check_warp_groups(const char *name) {
     int major;
     LS_TRY(device_number(name, "compute capability", cudaDevAttrComputeCapabilityMajor, &major));
@@ -144,10 +144,10 @@ static inline ls_status check_warp_groups(const char *name) {
     return ls_error(LS_UNSUPPORTED, "kernel %s: the device has compute capability %d; expected 9", name, major);
 }
 
-/* Kernels loop over what is beyond the most blocks of a grid. */
+/* The most blocks of a grid; threads loop if there are more elements. */
 static const int64_t MOST_BLOCKS = 1 << 16;
 
-/* Blocks for n elements, one a thread. */
+/* The blocks for n elements, one element for each thread. */
 static inline int64_t blocks_for(int64_t n) { return ls_min(MOST_BLOCKS, ls_ceil_div(n, (int64_t)CUDA_THREADS)); }
 /* The elements of a thread: for (EACH(i, n)). */
 #define EACH(i, n)                                                \
@@ -157,17 +157,17 @@ static inline int64_t blocks_for(int64_t n) { return ls_min(MOST_BLOCKS, ls_ceil
 
 /* --- sums over a warp, over a block ------------------------------------------------------------------------------- */
 
-/* All lanes give a number and get the sum; always in the same order. */
+/* Each lane passes a number and gets the sum, which is always added in the same order. */
 template <typename S> static __device__ __forceinline__ S warp_sum(S x) {
     for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0U, x, step);
     return x;
 }
 
-/* The same of all threads of the block. */
+/* The same for all threads of the block. */
 template <typename S> static __device__ __forceinline__ S block_sum(S x) {
     __shared__ S of_warp[CUDA_WARPS];
     x = warp_sum(x);
-    __syncthreads(); /* an earlier sum has been read */
+    __syncthreads(); /* until here threads may still read the previous sum */
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
     __syncthreads();
     S sum = of_warp[0];

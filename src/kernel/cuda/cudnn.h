@@ -1,6 +1,6 @@
 /*
- * As much of the C interface of cuDNN 9's graphs as is used, with the library's own names, so that no headers of it are
- * needed. interfaces.cu compares it with the library's header.
+ * The part of the C interface of cuDNN 9's graphs that is used, with the library's own names, so that its headers are
+ * not needed. interfaces.cu compares this file with the library's header.
  */
 #ifndef LS_KERNEL_CUDA_CUDNN_H
 #define LS_KERNEL_CUDA_CUDNN_H
@@ -131,12 +131,12 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor)
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor);
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t count, const void *values);
-/* values NULL: only *found is set. Descriptors in it have been created by the caller. */
+/* values NULL: only sets *found. If the values are descriptors, the caller has created them. */
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t most, int64_t *found, void *values);
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack);
 
-/* X(name) of all. */
+/* X(name) for each function. */
 #define CUDNN_FUNCTIONS(X)           \
     X(cudnnGetErrorString)           \
     X(cudnnCreate)                   \

@@ -6,14 +6,14 @@ enum { MOST_D = 128 };
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
-/* The band as the library has it. */
+/* A band in the library's terms. */
 typedef struct diagonal {
-    bool right, left; /* whether keys behind it, and keys long before it, are hidden */
-    bool at_end;      /* it ends at the last key; else it begins at the first */
-    int64_t window;   /* of `left`: query i on the diagonal sees so many keys */
+    bool right, left; /* whether keys behind the diagonal, and keys before the window, are hidden */
+    bool at_end;      /* the diagonal ends at the last key; else it begins at the first */
+    int64_t window;   /* if left: how many keys a query sees, up to the diagonal */
 } diagonal;
 
-/* false: the library has no such band, or some query sees nothing, of which it has no lse. */
+/* false: the library has no such band, or some query sees no key, for which the library has no lse. */
 static bool diagonal_of(const ls_attention_band *band, int64_t queries, int64_t keys, diagonal *out) {
     diagonal d = {.right = band->high<keys - 1, .left = band->low> 1 - queries};
     const bool all_see = band->high >= 0 && band->low + queries - 1 <= keys - 1 && band->low <= band->high;
@@ -25,7 +25,10 @@ static bool diagonal_of(const ls_attention_band *band, int64_t queries, int64_t 
     return !d.left || (d.right && queries <= keys);
 }
 
-/* The KV heads that the query heads read: from *first on so many; 0: the library would pair them otherwise. */
+/*
+ * Returns the number of KV heads that the query heads read, from *first on; 0: the library would pair query heads with
+ * them in another way.
+ */
 static int64_t read_heads(const ls_kernel_call *call, int64_t *first) {
     const ls_attention_params *p = call->params;
     const int64_t heads = call->in[0].size[2];
@@ -120,7 +123,9 @@ static ls_cudnn_tensor index_along(ls_cudnn_attention *a, int64_t axis, const ls
     return y;
 }
 
-/* Keys behind the diagonal: query >= key, with the query counted from the end if the diagonal ends there. */
+/*
+ * Hides keys behind the diagonal: visible are query >= key, with queries shifted if the diagonal ends at the last key.
+ */
 static ls_cudnn_tensor hide_right(ls_cudnn_attention *a, const ls_cudnn_tensor *x, bool at_end) {
     ls_cudnn_tensor query = index_along(a, 2, x), key = index_along(a, 3, x);
     if (at_end) {
@@ -133,7 +138,7 @@ static ls_cudnn_tensor hide_right(ls_cudnn_attention *a, const ls_cudnn_tensor *
     return hide(a, x, &seen);
 }
 
-/* Keys before the window: key + window > query. */
+/* Hides keys before the window: visible are key + window > query. */
 static ls_cudnn_tensor hide_left(ls_cudnn_attention *a, const ls_cudnn_tensor *x) {
     const ls_cudnn_tensor query = index_along(a, 2, x), key = index_along(a, 3, x),
                           window = ls_cudnn_value(&a->graph, CUDNN_DATA_FLOAT, &a->window);

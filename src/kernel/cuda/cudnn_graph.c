@@ -8,7 +8,7 @@ _Static_assert(sizeof(ls_cudnn) == sizeof functions - sizeof *functions, "a poin
 
 enum { MOST_CONFIGURATIONS = 16 };
 
-/* Versions before the oldest want another number than -inf for what is hidden. */
+/* Versions before `oldest` need another number than -inf for hidden keys. */
 const ls_cuda_library ls_cuda_library_cudnn = {
     .name = "cuDNN", .files = files, .functions = functions, .version = "cudnnGetVersion", .oldest = 91000};
 
@@ -51,7 +51,7 @@ static cudnnBackendDescriptor_t create(ls_cudnn_graph *g, cudnnBackendDescriptor
     return made;
 }
 
-/* The last one that was made. */
+/* Destroys the descriptor that was made last. */
 static void destroy_last(ls_cudnn_graph *g) { g->cudnn.cudnnBackendDestroyDescriptor(g->made[--g->n_made]); }
 
 static void set(ls_cudnn_graph *g, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
@@ -68,7 +68,7 @@ static void finalize(ls_cudnn_graph *g, cudnnBackendDescriptor_t d) { CALL(g, cu
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
 
-/* flag: an attribute that is true of it; NULL: none. */
+/* flag: an attribute that is set to true; NULL: none. */
 static ls_cudnn_tensor make_tensor(ls_cudnn_graph *g, cudnnDataType_t type, const int64_t size[4],
                                    const int64_t stride[4], int64_t alignment,
                                    const cudnnBackendAttributeName_t *flag) {
@@ -87,7 +87,7 @@ static ls_cudnn_tensor make_tensor(ls_cudnn_graph *g, cudnnDataType_t type, cons
     return t;
 }
 
-/* The last tensor is an operand or a value. */
+/* Records that the last tensor is an operand (value NULL) or a value. */
 static void give(ls_cudnn_graph *g, const void *value) {
     LS_ASSERT(g->n_given < LS_CUDNN_OPERANDS);
     g->number[g->n_given] = g->n_tensors;
@@ -190,7 +190,10 @@ ls_cudnn_tensor ls_cudnn_turned(ls_cudnn_graph *g, cudnnDataType_t type, const l
 
 /* --- plans -------------------------------------------------------------------------------------------------------- */
 
-/* Whether there is a plan for a configuration within the workspace. That the library makes none is no failure. */
+/*
+ * Whether there is a plan for a configuration that fits in the workspace. It is not a failure if the library makes no
+ * plan.
+ */
 static bool try_plan(ls_cudnn_graph *g, cudnnBackendDescriptor_t configuration, int64_t bytes) {
     int64_t needed = 0, found = 0;
     cudnnBackendDescriptor_t plan = create(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -209,7 +212,7 @@ static bool try_plan(ls_cudnn_graph *g, cudnnBackendDescriptor_t configuration, 
     return false;
 }
 
-/* Among the configurations that the heuristic has, the best first. */
+/* Tries the heuristic's configurations, the best first. */
 static void choose(ls_cudnn_graph *g, cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode, int64_t bytes) {
     cudnnBackendDescriptor_t found[MOST_CONFIGURATIONS];
     int64_t n = 0;
@@ -280,7 +283,7 @@ static cudnnBackendDescriptor_t pack(ls_cudnn_graph *g, void *const data[], void
 }
 
 ls_status ls_cudnn_execute(const ls_cudnn_graph *graph, void *const data[], void *workspace, void *stream) {
-    ls_cudnn_graph g = *graph; /* what is made in this launch is freed by it */
+    ls_cudnn_graph g = *graph; /* a copy: this launch frees the descriptors that it makes */
     CALL(&g, cudnnSetStream, g.handle, stream);
     cudnnBackendDescriptor_t operands = pack(&g, data, workspace);
     CALL(&g, cudnnBackendExecute, g.handle, g.plan, operands);

@@ -1,6 +1,6 @@
 /*
  * A graph of cuDNN's operations on tensors of four dimensions, and the plan by which the library executes it. Functions
- * return what they make; after the first failure, which `status` keeps, they do nothing.
+ * return the tensors that they make. `status` keeps the first failure; after it, functions do nothing.
  */
 #ifndef LS_KERNEL_CUDA_CUDNN_GRAPH_H
 #define LS_KERNEL_CUDA_CUDNN_GRAPH_H
@@ -24,17 +24,17 @@ typedef struct ls_cudnn_graph {
     ls_status status;
     const char *kernel; /* for messages */
     cudnnHandle_t handle;
-    cudnnBackendDescriptor_t made[LS_CUDNN_DESCRIPTORS]; /* all there are */
+    cudnnBackendDescriptor_t made[LS_CUDNN_DESCRIPTORS]; /* all that exist */
     cudnnBackendDescriptor_t operation[LS_CUDNN_OPERATIONS];
     cudnnBackendDescriptor_t plan;
     int n_made, n_operations;
-    int64_t n_tensors;                    /* which have the numbers 1, 2, ... */
-    int64_t number[LS_CUDNN_OPERANDS];    /* of operands and values */
-    const void *value[LS_CUDNN_OPERANDS]; /* NULL: it is an operand */
+    int64_t n_tensors;                    /* numbered 1, 2, ... */
+    int64_t number[LS_CUDNN_OPERANDS];    /* the tensors that are operands or values */
+    const void *value[LS_CUDNN_OPERANDS]; /* NULL: the tensor is an operand */
     int n_given;
 } ls_cudnn_graph;
 
-/* An engine of the library's, and how it is set. */
+/* An engine of the library, and its settings. */
 typedef struct ls_cudnn_engine {
     int64_t number;
     struct {
@@ -43,42 +43,48 @@ typedef struct ls_cudnn_engine {
     } knob[LS_CUDNN_KNOBS];
 } ls_cudnn_engine;
 
-/* Its version, 91900 for 9.19.0; 0: it is not there, or too old. */
+/* The library's version, 91900 for 9.19.0; 0: the library is missing or too old. */
 size_t ls_cudnn_version(void);
 
-/* An empty one; ls_cudnn_end frees what is in it, also after a failure. */
+/* Makes an empty graph; ls_cudnn_end frees everything in it, also after a failure. */
 void ls_cudnn_begin(ls_cudnn_graph *graph, const char *kernel);
 void ls_cudnn_end(ls_cudnn_graph *graph);
 
-/* A tensor in memory, at strides in elements, that begins at a multiple of `alignment` bytes. */
+/* A tensor in memory that begins at a multiple of `alignment` bytes; strides in elements. */
 ls_cudnn_tensor ls_cudnn_operand(ls_cudnn_graph *graph, cudnnDataType_t type, const int64_t size[4],
                                  const int64_t stride[4], int alignment);
-/* One number of the host, which is read when the graph is executed; it must live as long. */
+/* One number in memory of the host, which is read when the graph is executed and must exist until then. */
 ls_cudnn_tensor ls_cudnn_value(ls_cudnn_graph *graph, cudnnDataType_t type, const void *value);
-/* A result that is no more than an operand of another operation. */
+/* A result that is only used as an operand of another operation. */
 ls_cudnn_tensor ls_cudnn_between(ls_cudnn_graph *graph, cudnnDataType_t type, const int64_t size[4]);
 
 /* x with the last two dimensions exchanged, of that type. */
 ls_cudnn_tensor ls_cudnn_turned(ls_cudnn_graph *graph, cudnnDataType_t type, const ls_cudnn_tensor *x);
 
-/* c = a b in f32, for each index of the first two dimensions, of which b may have fewer. */
+/* c = a b in f32, for each index of the first two dimensions; b may have fewer indices there than a. */
 void ls_cudnn_multiply(ls_cudnn_graph *graph, const ls_cudnn_tensor *a, const ls_cudnn_tensor *b,
                        const ls_cudnn_tensor *c);
-/* y = of x, and of b and t where the mode has those (NULL: it does not). A select takes x where t is true, else b. */
+/*
+ * y = the mode's function of x, and of b and t if the mode has them (NULL: it has not). A select takes x where t is
+ * true, else b.
+ */
 void ls_cudnn_pointwise(ls_cudnn_graph *graph, cudnnPointwiseMode_t mode, cudnnDataType_t compute,
                         const ls_cudnn_tensor *x, const ls_cudnn_tensor *b, const ls_cudnn_tensor *t,
                         const ls_cudnn_tensor *y);
-/* y = the index along the axis, in the form of x. */
+/* y = the index along the axis, for each element of the form of x. */
 void ls_cudnn_index(ls_cudnn_graph *graph, int64_t axis, const ls_cudnn_tensor *x, const ls_cudnn_tensor *y);
-/* y = of x, along the dimensions in which y has the size 1; of groups of neighbours where it has another one. */
+/*
+ * y = x reduced along each dimension in which y has the size 1; where y has another size than x, over groups of
+ * neighbours.
+ */
 void ls_cudnn_reduce(ls_cudnn_graph *graph, cudnnReduceTensorOp_t op, const ls_cudnn_tensor *x,
                      const ls_cudnn_tensor *y);
 
-/* The first plan that the library's heuristic offers and that needs no more bytes of workspace. */
+/* Takes the first plan offered by the library's heuristic that needs at most `bytes` of workspace. */
 void ls_cudnn_plan(ls_cudnn_graph *graph, int64_t bytes);
-/* The plan of an engine that is set so. */
+/* Takes the plan of this engine with its settings. */
 void ls_cudnn_plan_by(ls_cudnn_graph *graph, const ls_cudnn_engine *engine, int64_t bytes);
-/* Submits it to the stream. data: of the operands, in the order in which they were made. */
+/* Submits the plan to the stream. data: the addresses of the operands, in the order in which they were made. */
 LS_MUST_USE ls_status ls_cudnn_execute(const ls_cudnn_graph *graph, void *const data[], void *workspace, void *stream);
 
 #endif

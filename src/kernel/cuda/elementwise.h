@@ -12,7 +12,7 @@ static __device__ __forceinline__ pack<Y, N> apply(F f, const pack<X, N> &...x) 
     return y;
 }
 
-/* In packs, and then what is left in single elements. */
+/* Maps packs of N elements, then the remaining elements one by one. */
 template <int N, typename F, typename Y, typename... X>
 static __global__ void __launch_bounds__(CUDA_THREADS) map_elements(F f, int64_t n, Y *y, const X *...x) {
     const int64_t packs = n / N;
@@ -20,7 +20,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) map_elements(F f, int64_t
     for (EACH(i, n - packs * N)) y[packs * N + i] = from_float<Y>(f(to_float(x[packs * N + i])...));
 }
 
-/* y[i] = f(x[i], ...) in f32. y may lie where an x of its type lies. */
+/* y[i] = f(x[i], ...) in f32. y may overwrite an x of the same type. */
 template <typename F, typename Y, typename... X>
 static ls_status map(const char *name, void *stream, F f, int64_t n, Y *y, const X *...x) {
     constexpr int N = pack_size<Y, X...>();

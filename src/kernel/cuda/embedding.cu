@@ -1,16 +1,18 @@
 /*
- * Kernels of whole rows: embedding copies those of a table by id, cache_write to those of a cache, deal_rows those that
- * have an id, collect_rows back to where these were; scale_rows multiplies by those of a table. And local_ids, ids among
- * the rows of a part of a table.
+ * Kernels that work on whole rows: embedding copies rows of a table by id; cache_write copies rows into a cache;
+ * deal_rows copies the rows that have an id, and collect_rows copies them back to their places; scale_rows multiplies
+ * rows by rows of a table. local_ids makes ids of a part of a table of those of the whole table.
  */
 #include "kernel/cuda/rows.h"
 
-/* Which row goes to which; to -1: to none; from -1: it becomes 0. */
+/*
+ * Row `from` of the source is copied to row `to` of the destination. to -1: nothing is copied; from -1: `to` becomes 0.
+ */
 struct row_pair {
     int64_t from, to;
 };
 
-/* Row f(i).from of x becomes row f(i).to of y. A warp copies a row. */
+/* Copies row f(i).from of x to row f(i).to of y. A warp copies a row. */
 template <int N, typename T, typename F>
 static __global__ void __launch_bounds__(CUDA_THREADS) copy_rows(F f, const T *x, T *y, int64_t rows, int64_t E) {
     for (EACH_ROW(WARP_THREADS, i, rows)) {
@@ -33,7 +35,7 @@ static ls_status launch_rows(const char *name, void *stream, F f, const T *x, T 
     return launch(name, stream, blocks, 0, copy_rows<1, T, F>, f, x, y, rows, E);
 }
 
-/* The host has checked that ids lie in [0, V); of a part of a table they may be LS_ID_ELSEWHERE. */
+/* The host has checked that ids are in [0, V); if the table is a part of one, they may be LS_ID_ELSEWHERE. */
 struct by_id {
     const int32_t *ids;
     __device__ row_pair operator()(int64_t i) const { return {ids[i], i}; }
@@ -43,7 +45,7 @@ template <typename T> static ls_status launch_embedding(const ls_kernel_call *ca
                        ls_view_elements(&call->in[0]), call->in[1].size[1]);
 }
 
-/* Row i of M in each sequence goes to the place of its position among the K of the cache, which ascend. */
+/* Row i of the M rows of a sequence goes to the place of its position among the cache's K positions, which ascend. */
 struct by_position {
     const int32_t *positions, *kpos;
     int64_t M, K;
@@ -60,8 +62,8 @@ template <typename T> static ls_status launch_cache_write(const ls_kernel_call *
 }
 
 /*
- * places[i] becomes the number of ids before i that are not negative; -1 where the id of i is. A single block, of which
- * each thread has neighbouring ids. numbers, where it is asked for: those of deal_rows.
+ * places[i] = the number of ids before i that are not negative, or -1 if ids[i] is negative. There is a single block;
+ * each of its threads has neighbouring ids. numbers: as in the contract of deal_rows; nullptr: not needed.
  */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     find_places(const int32_t *ids, int32_t *places, int64_t n, int32_t *numbers, int64_t room) {
@@ -114,7 +116,7 @@ template <typename T> static ls_status launch_collect_rows(const ls_kernel_call 
                        call->in[1].size[1]);
 }
 
-/* y may lie where x lies. */
+/* y may overwrite x. */
 template <typename T, int TEAM, bool PACKED>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     multiply_rows(const int32_t *ids, const T *x, const T *table, T *y, int64_t rows, int64_t E) {

@@ -1,13 +1,13 @@
 /*
- * embedding_grad: dtable[ids[i]] += dy[i], in an order that the ids alone decide. Tokens are sorted by id. Parts of the
- * sorted tokens are summed at the same time, so that an id that most tokens have does not take longer than others: a
- * part adds to the table what ids have in it, except for its head, the tokens of an id that has some in the part
- * before too. The heads of an id are added after that, one after the other.
+ * embedding_grad: dtable[ids[i]] += dy[i], in an order that depends only on the ids. Tokens are sorted by id. Parts of
+ * the sorted tokens are summed in parallel, so that an id that most tokens have does not take longer than others. A
+ * part adds the sum of each of its ids to the table, except for its head: its first tokens, if the part before ends
+ * with tokens of the same id. After that, the heads of an id are added to the table one after the other.
  */
 #include "kernel/cuda/columns.h"
 #include "kernel/cuda/pack.h"
 
-/* A token and its id in one number; they ascend by id, LS_ID_ELSEWHERE last, then by token. */
+/* A token and its id in one number. Keys are ordered by id, with LS_ID_ELSEWHERE last, then by token. */
 typedef uint64_t key;
 static __device__ __forceinline__ key key_of(int32_t id, int64_t token) { return (key)(uint32_t)id << 32 | (key)token; }
 static __device__ __forceinline__ bool is_elsewhere(int64_t id) { return id > INT32_MAX; }
@@ -18,7 +18,7 @@ static __device__ __forceinline__ int64_t token_of(key k) { return (int64_t)(k &
 
 enum { TILE = 512 };
 
-/* Sorts each tile. As all keys differ, the place of one is the number of those that are less. */
+/* Sorts each tile. All keys differ, so the place of a key is the number of smaller keys. */
 static __global__ void __launch_bounds__(CUDA_THREADS) sort_tiles(const int32_t *ids, key *sorted, int64_t n) {
     __shared__ key keys[TILE];
     const int64_t start = (int64_t)blockIdx.x * TILE;
@@ -32,17 +32,17 @@ static __global__ void __launch_bounds__(CUDA_THREADS) sort_tiles(const int32_t 
     }
 }
 
-/* Merges each two runs of `length` sorted keys. A key goes behind those of the other run that are less. */
+/* Merges pairs of runs of `length` sorted keys. A key is placed behind the smaller keys of the other run. */
 static __global__ void __launch_bounds__(CUDA_THREADS) merge_runs(const key *from, key *to, int64_t n, int64_t length) {
     for (EACH(i, n)) {
         const int64_t run = i / length, other = (run ^ 1) * length;
-        const int64_t others = n - other < length ? n - other : length; /* none if it lies behind the end */
+        const int64_t others = n - other < length ? n - other : length; /* not positive if the run is behind the end */
         const int64_t less = count_less(from + other, others, from[i]);
         to[run / 2 * 2 * length + i % length + less] = from[i];
     }
 }
 
-/* Returns where the sorted keys are: in a or in b. */
+/* *sorted = a or b, whichever has the sorted keys in the end. */
 static ls_status sort_tokens(const int32_t *ids, key *a, key *b, int64_t n, void *stream, const key **sorted) {
     LS_TRY(launch("embedding_grad", stream, ls_ceil_div(n, (int64_t)TILE), 0, sort_tiles, ids, a, n));
     for (int64_t length = TILE; length < n; length *= 2) {
@@ -67,7 +67,7 @@ struct sorted_tokens {
     }
 };
 
-/* A thread's part and the first of its N columns. Blocks: those of the columns, for each part. */
+/* A thread's part and the first of its N columns. The grid has blocks over the columns for each part. */
 struct work {
     int64_t part, e;
 };
@@ -105,7 +105,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     }
 }
 
-/* The first part with a head of an id adds all heads of it. */
+/* The first part with a head of an id adds all heads of that id. */
 template <int N>
 static __global__ void __launch_bounds__(CUDA_THREADS) add_heads(sorted_tokens t, const float *heads, float *dtable) {
     const work w = work_of<N>(t);
@@ -127,7 +127,7 @@ static ls_status launch_sums(const sorted_tokens &t, const T *dy, float *dtable,
     return launch("embedding_grad", stream, blocks, 0, add_heads<N>, t, (const float *)heads, dtable);
 }
 
-/* float heads[parts][E], then twice key keys[n]. */
+/* Workspace: float heads[parts][E], then two arrays key[n]. */
 static size_t heads_bytes(int64_t n, int64_t E) { return ls_round_up(column_workspace(n, E), 64); }
 static size_t workspace(const ls_kernel_call *call) {
     const int64_t n = ls_view_elements(&call->in[0]);

@@ -1,26 +1,28 @@
 /*
- * Sums in which nothing is rounded before the end, as ref/exact.c has them: a number is added to words of 32 bits. Of
- * all words, the terms of f32 (numbers, or sums of the squares of a unit) reach only WORDS. Each thread adds its terms
- * to words of its own in shared memory, where the words of a warp lie in different banks; a block adds these up, then
- * one block adds up those of all.
+ * Sums in which nothing is rounded before the end, as in ref/exact.c: a number is added to words of 32 bits. Terms that
+ * are f32 (numbers, or sums of the squares of a unit) reach only WORDS of all the words. Each thread adds its terms to
+ * its own words in shared memory, where the words of a warp are in different banks. A block adds up the words of its
+ * threads, then one block adds up those of all blocks.
  */
 #include "kernel/cuda/cuda_impl.h"
 
 #include <math.h>
 
 static constexpr int WORD_BITS = 32;
-static constexpr int LEAST_EXPONENT = -1074;       /* of bit 0 of word 0 */
+static constexpr int LEAST_EXPONENT = -1074;       /* exponent of bit 0 of word 0 */
 static constexpr int MANTISSA_BITS = 52;           /* of a double, without the leading 1 */
-static constexpr int REST = LS_EXACT_WORDS - 1;    /* not a word: the sum of what is not finite */
+static constexpr int REST = LS_EXACT_WORDS - 1;    /* not a word: the sum of the terms that are not finite */
 static constexpr int TOP = REST - 1;               /* the word that has the sign after a carry */
-static constexpr int FIRST = 24;                   /* the word of the least square, 2^-298 */
-static constexpr int WORDS = 18;                   /* from it on; the last is that of 32 squares of 2^128 */
-static constexpr int TERMS = 64;                   /* of a thread, unless there are too many blocks */
+static constexpr int FIRST = 24;                   /* the word of the smallest square, 2^-298 */
+static constexpr int WORDS = 18;                   /* from FIRST on; the last is for 32 squares of 2^128 */
+static constexpr int TERMS = 64;                   /* of a thread; more if there would be too many blocks */
 static constexpr int MOST_PARTS = 1024;            /* blocks */
 static constexpr int LANES = 4;                    /* threads that square a unit */
 static constexpr int UNITS = CUDA_THREADS / LANES; /* that a block squares at a time */
 
-/* What a block has added up: words of 32 bits, of which the last has the sign; the sum of what is not finite. */
+/*
+ * The sum of a block: words of 32 bits, the last of which has the sign; and the sum of the terms that are not finite.
+ */
 struct part_sum {
     int64_t word[WORDS];
     double rest;
@@ -37,11 +39,11 @@ static __device__ __forceinline__ void add_term(int64_t *words, double *rest, do
     memcpy(&bits, &size, sizeof bits);
     if (bits == 0) return;
     const uint64_t mantissa = (bits & ((1ULL << MANTISSA_BITS) - 1)) | 1ULL << MANTISSA_BITS;
-    const int at = (int)(bits >> MANTISSA_BITS) - 1; /* of the last bit of the mantissa; no term is subnormal in f64 */
+    const int at = (int)(bits >> MANTISSA_BITS) - 1; /* of the mantissa's last bit; no term is subnormal in f64 */
     const int shift = at % WORD_BITS;
     const uint32_t digits[3] = {(uint32_t)(mantissa << shift), (uint32_t)(mantissa >> (WORD_BITS - shift)),
                                 (uint32_t)(mantissa >> WORD_BITS >> (WORD_BITS - shift))};
-    for (int k = 0; k < 3; k++) { /* digits of words that a term does not reach are 0 */
+    for (int k = 0; k < 3; k++) { /* words that a term does not reach get the digit 0 */
         const int64_t digit = digits[k];
         if (digit != 0) words[(at / WORD_BITS + k - FIRST) * CUDA_THREADS] += x < 0 ? -digit : digit;
     }
@@ -51,7 +53,7 @@ static __device__ void add_numbers(const float *x, int64_t n, int64_t *words, do
     for (EACH(i, n)) add_term(words, rest, (double)x[i]);
 }
 
-/* The sum of the squares of a unit in the order of ref/exact.c: lane l has elements l, l + 4 and so on. */
+/* Adds the sums of the squares of units, in the order of ref/exact.c: lane l has elements l, l + 4 and so on. */
 static __device__ void add_squares(const float *x, int64_t n, int64_t *words, double *rest) {
     const int64_t units = (n + LS_FLAT_UNIT - 1) / LS_FLAT_UNIT;
     const int lane = threadIdx.x % LANES;
@@ -101,7 +103,7 @@ static __device__ void carry(double *word) {
     word[TOP] += above;
 }
 
-/* Adds the parts to y; by one block. */
+/* Adds the parts to y; launched as one block. */
 static __global__ void __launch_bounds__(CUDA_THREADS) add_parts(const part_sum *parts, int64_t n_parts, double *y) {
     __shared__ double word[LS_EXACT_WORDS];
     int64_t sum[WORDS] = {0};
@@ -142,7 +144,7 @@ static ls_status launch_sum(const ls_kernel_call *call, void *, void *stream) {
 
 /* --- what the words hold ------------------------------------------------------------------------------------------ */
 
-/* The largest words first: of what is added then, each is rounded less. */
+/* Adds the most significant words first, so that the sum is rounded less. */
 static __global__ void __launch_bounds__(CUDA_THREADS) round_words(const double *words, double *y, int64_t n) {
     for (EACH(i, n)) {
         double word[LS_EXACT_WORDS], value = 0;

@@ -1,14 +1,14 @@
 /*
  * gated_norm: y = a rstd weight silu(gate) with a = x, or a rstd weight with a = x silu(gate) (params.gate_first);
- * rstd = 1/sqrt(mean(a^2) + epsilon) of each row. Gradient: with b, that behind the weight, da = rstd (w b - a rstd^2
- * mean(w b a)), dweight = the sum of b a rstd over the rows of a group; of x and the gate that of the product which
- * they are in. Each operand is moved once: a team has rows of one group, whose sums lie in registers, as in
- * norm_grad.cu.
+ * rstd = 1/sqrt(mean(a^2) + epsilon) of each row. Gradient: with b, the gradient of a rstd weight, da = rstd (w b - a
+ * rstd^2 mean(w b a)), dweight = the sum of b a rstd over the rows of a group. The gradients of x and the gate follow
+ * from the product in which the gate is a factor. Each operand is moved once: a team has rows of one group, whose sums
+ * stay in registers, as in norm_grad.cu.
  */
 #include "kernel/cuda/columns.h"
 #include "kernel/cuda/rows.h"
 
-/* Tokens are parts, so that many teams work, and sums are few beside rows. */
+/* Tokens are divided into parts: enough for many teams, and few enough that their sums are small beside the rows. */
 enum { LEAST_TEAMS = 128, TEAM_ROWS = 16 };
 
 static int64_t groups_of(const ls_kernel_call *call) { return rows_of(&call->in[1]); }
@@ -23,10 +23,10 @@ static size_t workspace(const ls_kernel_call *call) {
     return sizeof(float) * (size_t)(count_token_parts(call) * ls_view_elements(&call->in[1]));
 }
 
-/* y, dx and dgate may lie where x, gate or dy lie. sums: float[parts][groups][E]. */
+/* y, dx and dgate may overwrite x, gate or dy. sums: float[parts][groups][E]. */
 template <typename T> struct gated_operands {
     const T *x, *weight, *gate, *dy;
-    T *y, *dgate; /* y: dx of the gradient */
+    T *y, *dgate; /* y: in the gradient, dx */
     float *sums;
     int64_t rows, groups, parts, E;
     float epsilon;
@@ -102,7 +102,7 @@ template <typename T> static ls_status launch_gated_norm(const ls_kernel_call *c
 
 /* --- gradient ----------------------------------------------------------------------------------------------------- */
 
-/* Terms of an element in the two sums over its row. */
+/* Adds the terms of an element to the two sums over its row. */
 template <bool FIRST>
 static __device__ __forceinline__ void add_terms(float x, float w, float gate, float dy, float &squares, float &dots) {
     const float gated = x * gate * share_of(gate), a = FIRST ? gated : x;
@@ -110,7 +110,7 @@ static __device__ __forceinline__ void add_terms(float x, float w, float gate, f
     dots += w * dy * gated; /* the gate is a factor of either a or b */
 }
 
-/* The results of an element, with rstd and rstd^2 mean(w b a) of its row, and its term of dweight. */
+/* The results of an element, and its term of dweight. mean: rstd^2 mean(w b a) of the row. */
 template <bool FIRST>
 static __device__ __forceinline__ float results_of(float x, float w, float gate, float dy, float rstd, float mean,
                                                    float &dx, float &dgate) {
@@ -122,7 +122,7 @@ static __device__ __forceinline__ float results_of(float x, float w, float gate,
     return b * a * rstd;
 }
 
-/* What a team does: rows of one group, those of some tokens. */
+/* The work of a team: the rows of one group, of some tokens. */
 struct share {
     int64_t group, first, past;
 };
@@ -137,7 +137,7 @@ static __device__ __forceinline__ void finish_row(const gated_operands<T> &p, fl
     dots = team<TEAM>::sum(dots) / (float)p.E * squares * squares;
 }
 
-/* Rows of any size: operands are read twice, and the sums of a part lie in its workspace between two rows. */
+/* Rows of any size: operands are read twice, and between two rows the sums of a part are kept in the workspace. */
 template <typename T, int TEAM, bool PACKED, bool FIRST>
 static __global__ void __launch_bounds__(CUDA_THREADS) gradients(gated_operands<T> p) {
     constexpr int N = pack_size<T>();
@@ -174,13 +174,15 @@ static __global__ void __launch_bounds__(CUDA_THREADS) gradients(gated_operands<
     }
 }
 
-/* Rows of at most GROUPS packs a thread: all lies in registers, so that each row moves once. The same sums in the same
- * order. */
+/*
+ * Rows of at most GROUPS packs for each thread: everything is kept in registers, so that each row is moved once. The
+ * sums and their order are the same as in `gradients`.
+ */
 template <typename T, int TEAM, int GROUPS, bool FIRST>
 static __global__ void __launch_bounds__(CUDA_THREADS) gradients_in_registers(gated_operands<T> p) {
     constexpr int N = pack_size<T>();
     const int64_t lane = (int64_t)team<TEAM>::lane() * N;          /* and lane + TEAM N, ... */
-    const auto load = [&](const T *row, int j) -> pack<float, N> { /* zeros behind the end of the row */
+    const auto load = [&](const T *row, int j) -> pack<float, N> { /* zeros behind the row's end */
                                                                    if (lane + j * TEAM * N >= p.E) return {};
                                                                    return load_floats<N>(row + lane + j * TEAM * N);
     };
@@ -228,7 +230,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) gradients_in_registers(ga
 
 template <typename T> using gradients_kernel = void (*)(gated_operands<T>);
 
-/* The kernel for rows of E elements by teams of TEAM, which are packed. */
+/* The kernel for rows of E elements, which are packed, by teams of TEAM threads. */
 template <typename T, int TEAM, bool FIRST> static gradients_kernel<T> kernel_for(int64_t E) {
     const int64_t groups = ls_ceil_div(E, (int64_t)(TEAM * pack_size<T>()));
     if (groups <= 1) return gradients_in_registers<T, TEAM, 1, FIRST>;

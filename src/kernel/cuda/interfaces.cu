@@ -1,6 +1,6 @@
 /*
- * What cublaslt.h and cudnn.h say, compared with the libraries' own headers where nvcc compiles this folder and has
- * them: the values of names and the sizes of structs that a library reads or fills.
+ * Compares cublaslt.h and cudnn.h with the libraries' own headers, if nvcc compiles this folder and has these headers:
+ * the values of names, and the sizes of structs that a library reads or fills.
  */
 #define SAME(name) static_assert((long)here::name == (long)::name, #name " differs from the library's")
 

@@ -3,7 +3,7 @@
  */
 #include "kernel/cuda/rows.h"
 
-/* bias may be nullptr. y may lie where x lies: a row is written after the sums over it. */
+/* bias may be nullptr. y may overwrite x: a row is written after the sums over it. */
 template <typename T, int TEAM, bool PACKED>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     normalise(const T *x, const T *weight, const T *bias, T *y, float *mean, float *rstd, int64_t rows, int64_t E,

@@ -1,4 +1,4 @@
-/* The libraries of the plug-in, for who asks what it found. */
+/* The list of the plug-in's libraries, for ls_cuda_library_describe. */
 #include "kernel/cuda/library.h"
 
 bool ls_cuda_library_describe(int i, ls_library_facts *out) {

@@ -1,6 +1,6 @@
 /*
- * linear_recurrence, token by token; linear_recurrence_map: what some tokens make of any state;
- * linear_recurrence_follow: several of these maps, one after the other. A block has a head.
+ * linear_recurrence, token by token; linear_recurrence_map: the effect of some tokens on any state;
+ * linear_recurrence_follow: applies several of these maps one after the other. A block has a head.
  */
 #include "kernel/cuda/linear_recurrence.h"
 
@@ -36,7 +36,7 @@ template <typename T> static ls_status launch_forward(const ls_kernel_call *call
 
 /* --- maps --------------------------------------------------------------------------------------------------------- */
 
-/* [U | M] of each head, or U where M is a diagonal. */
+/* [U | M] of each head, or only U if M is a diagonal. */
 template <typename T> static size_t map_workspace(const ls_kernel_call *call) {
     const recurrence<T> r = recurrence_of<T>(call, OF_MAP);
     return sizeof(float) * (size_t)(r.B * r.H * r.D * (r.E + r.D));
@@ -77,7 +77,7 @@ struct given_maps {
     bool delta, transposed, backwards;
 };
 
-/* A column of a state, which becomes M S + U for each map. */
+/* A thread has columns of a state S; each map replaces S by M S + U. */
 static __global__ void __launch_bounds__(CUDA_THREADS) follow_maps(given_maps m, float *states, float *rooms) {
     const int64_t head = blockIdx.x;
     float *S = states + head * m.D * m.E, *next = rooms + head * m.D * m.E;
@@ -125,6 +125,6 @@ static ls_status launch_follow(const ls_kernel_call *call, void *, void *stream)
 CUDA_ROWS(LINEAR_RECURRENCE, linear_recurrence, launch_forward, nullptr)
 CUDA_ROW(ls_cuda_f32_linear_recurrence_map, LINEAR_RECURRENCE_MAP, LS_F32, launch_map<float>, map_workspace<float>)
 CUDA_ROW(ls_cuda_bf16_linear_recurrence_map, LINEAR_RECURRENCE_MAP, LS_BF16, launch_map<bf16>, map_workspace<bf16>)
-/* Its operands are f32 for bf16 too. */
+/* The operands are f32 for bf16 too. */
 CUDA_ROW(ls_cuda_f32_linear_recurrence_follow, LINEAR_RECURRENCE_FOLLOW, LS_F32, launch_follow, follow_workspace)
 CUDA_ROW(ls_cuda_bf16_linear_recurrence_follow, LINEAR_RECURRENCE_FOLLOW, LS_BF16, launch_follow, follow_workspace)

@@ -1,13 +1,13 @@
 /*
- * What the kernels of the linear recurrence share: one token of one head after the other, by one block. Threads have
- * columns of the state, each its own, which lie in global memory in f32.
+ * Shared by the kernels of the linear recurrence. A block computes one token of a head after the other. Each thread has
+ * its own columns of the state, which is in global memory, in f32.
  */
 #ifndef LS_KERNEL_CUDA_LINEAR_RECURRENCE_H
 #define LS_KERNEL_CUDA_LINEAR_RECURRENCE_H
 
 #include "kernel/cuda/cuda_impl.h"
 
-/* A view [B,N,heads,elements] with dense elements; places have no heads. */
+/* A view [B,N,heads,elements] with dense elements; of places [B,N,elements]. */
 template <typename T> struct head_view {
     T *data;
     int64_t sequence, token, head, elements;
@@ -18,7 +18,7 @@ template <typename T> static head_view<T> head_view_of(const ls_view *v) {
     return {(T *)v->data, v->stride[0], v->stride[1], v->stride[2], v->size[3]};
 }
 
-/* Operands of a call; those that it does not have have no data. */
+/* Operands of a call; if the call lacks one, its data is NULL. */
 template <typename T> struct recurrence {
     head_view<const T> q, k, v, grad_o;
     head_view<const float> decay, beta;
@@ -28,7 +28,7 @@ template <typename T> struct recurrence {
     __device__ int64_t key_of(int64_t h) const { return h / (H / K); }
 };
 
-/* Inputs of the call by their numbers; -1: it has none. */
+/* The indices of the call's inputs; -1: the call has no such input. */
 struct inputs_of_call {
     int q, k, v, gates, grad_o;
 };
@@ -56,7 +56,7 @@ template <typename T> static recurrence<T> recurrence_of(const ls_kernel_call *c
     return r;
 }
 
-/* Elements i of so many, over the threads of a block. */
+/* The elements i < n of this thread, if the threads of a block share them: for (OF_BLOCK(i, n)). */
 #define OF_BLOCK(i, n)       \
     int64_t i = threadIdx.x; \
     i < (n);                 \
@@ -80,7 +80,7 @@ static __device__ __forceinline__ float beta_of(const recurrence<T> &r, int64_t 
     return r.beta.elements > 0 ? *r.beta.at(b, n, h) : 1.0f;
 }
 
-/* The block's threads read the token; those that have read the one before are done. */
+/* The threads of the block load a token, after all of them have finished with the previous one. */
 template <typename T>
 static __device__ __forceinline__ void load_token(const recurrence<T> &r, const shared_token &t, int64_t b, int64_t n,
                                                   int64_t h) {
@@ -96,7 +96,10 @@ static __device__ __forceinline__ void load_token(const recurrence<T> &r, const 
     __syncthreads();
 }
 
-/* Column e of S [D,width] after the token: what is written, of a value of 0 from column E on. */
+/*
+ * Advances column e of S [D,width] by the token. Returns what the token writes into the column; from column E on, its
+ * value counts as 0.
+ */
 template <typename T>
 static __device__ __forceinline__ float step(const recurrence<T> &r, const shared_token &t, float *S, int64_t b,
                                              int64_t n, int64_t h, int64_t e) {

@@ -1,7 +1,8 @@
 /*
- * linear_recurrence_grad: the gradient of one token after the other, the last first. States in front of tokens are kept
- * for every SEGMENT tokens and made again within a segment. linear_recurrence_back: what some tokens make of the
- * gradient of any state behind them. A block has a key head, for sums over the heads that use it, or a head.
+ * linear_recurrence_grad: the gradients of one token after the other, from the last token to the first. The states in
+ * front of every SEGMENT-th token are kept; those within a segment are recomputed. linear_recurrence_back: the effect
+ * of some tokens on the gradient of any state behind them. A block has a key head, because gradients are summed over
+ * the heads that use it; in linear_recurrence_back a block has a head.
  */
 #include "kernel/cuda/linear_recurrence.h"
 
@@ -9,11 +10,11 @@ enum { SEGMENT = 64 };
 
 static const inputs_of_call OF_GRAD = {0, 1, 2, 3, 6}, OF_BACK = {0, 1, -1, 2, 5};
 
-/* What a block works with, in global memory. */
+/* The memory that a block works with, in global memory. */
 struct rooms {
     float *starts;        /* [segments][D*E]: states in front of segments */
-    float *states;        /* [SEGMENT + 1][D*E]: within one */
-    float *sum_q, *sum_k; /* [N*D]: over the heads that share a key head */
+    float *states;        /* [SEGMENT + 1][D*E]: states within a segment */
+    float *sum_q, *sum_k; /* [N*D]: sums over the heads that share a key head */
 };
 
 template <typename T> static __host__ __device__ int64_t segments_of(const recurrence<T> &r) {
@@ -38,7 +39,7 @@ template <typename T> static size_t grad_workspace(const ls_kernel_call *call) {
     return sizeof(float) * (size_t)(r.B * r.K * room_of(r));
 }
 
-/* Results of a gradient, and the states on which it begins. */
+/* The results of the gradient, and the states in front of the tokens. */
 template <typename T> struct gradients {
     head_view<T> dq, dk, dv;
     head_view<float> ddecay, dbeta;
@@ -46,7 +47,7 @@ template <typename T> struct gradients {
     float *dstate;
 };
 
-/* The states in front of all segments. Each thread has its columns. */
+/* Computes the states in front of all segments. Each thread has its own columns. */
 template <typename T>
 static __device__ void keep_starts(const recurrence<T> &r, const rooms &x, const shared_token &t, const float *front,
                                    int64_t b, int64_t h) {
@@ -63,7 +64,7 @@ static __device__ void keep_starts(const recurrence<T> &r, const rooms &x, const
     }
 }
 
-/* states[i] becomes that in front of token first + i. */
+/* states[i] = the state in front of token first + i. */
 template <typename T>
 static __device__ void make_states(const recurrence<T> &r, const rooms &x, const shared_token &t, int64_t b, int64_t h,
                                    int64_t first, int64_t past) {
@@ -81,8 +82,8 @@ static __device__ void make_states(const recurrence<T> &r, const rooms &x, const
 }
 
 /*
- * By columns: dS takes on what the result gives, and w and dw are what the token writes and its gradient. Returns this
- * thread's part of dbeta.
+ * By columns: adds the gradient from the result to dS, and sets w, which the token writes into the state, dw, the
+ * gradient of w, and dv. Returns this thread's part of dbeta.
  */
 template <typename T>
 static __device__ float columns_back(const recurrence<T> &r, const gradients<T> &g, const shared_token &t, float *dS,
@@ -108,8 +109,8 @@ static __device__ float columns_back(const recurrence<T> &r, const gradients<T> 
 }
 
 /*
- * By rows: dq and dk, and dS of the state in front. Returns this thread's part of the gradient of one decay for all
- * elements.
+ * By rows: computes dq and dk, and turns dS into the gradient of the state in front. Returns this thread's part of the
+ * decay's gradient, for a decay that is one number for all elements.
  */
 template <typename T>
 static __device__ float rows_back(const recurrence<T> &r, const gradients<T> &g, const rooms &x, const shared_token &t,
@@ -147,7 +148,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     float *w = shared + 3 * r.D, *dw = w + r.E;
     const rooms x = rooms_of(r, workspace);
     const int64_t b = blockIdx.x / r.K, key = blockIdx.x % r.K, group = r.H / r.K, size = r.D * r.E;
-    for (OF_BLOCK(i, 2 * r.N * r.D)) x.sum_q[i] = 0; /* sum_k lies behind it */
+    for (OF_BLOCK(i, 2 * r.N * r.D)) x.sum_q[i] = 0; /* sum_k follows sum_q */
     for (int64_t h = key * group; h < (key + 1) * group; h++) {
         float *dS = g.dstate + (b * r.H + h) * size;
         __syncthreads();
@@ -188,7 +189,7 @@ template <typename T> static ls_status launch_grad(const ls_kernel_call *call, v
 
 /* --- maps of gradients -------------------------------------------------------------------------------------------- */
 
-/* [dS | M^T] of each head, or dS where M is a diagonal. */
+/* [dS | M^T] of each head, or only dS if M is a diagonal. */
 template <typename T> static size_t back_workspace(const ls_kernel_call *call) {
     const recurrence<T> r = recurrence_of<T>(call, OF_BACK);
     return sizeof(float) * (size_t)(r.B * r.H * r.D * (r.E + r.D));

@@ -1,21 +1,21 @@
 /*
- * map: an expression of single elements (longspan/map.h), interpreted by each thread for a group of neighbours, so that
- * finding out what a step is costs once for all of them. Values of steps lie in slots (kernel/expression.c) in shared
- * memory; one that only the next step reads stays in registers.
+ * map: an expression of single elements (longspan/map.h). Each thread interprets the expression for a group of
+ * neighbouring elements, so that the cost of decoding a step is paid once for the group. Values of steps are in slots
+ * (kernel/expression.c) in shared memory; a value that only the next step reads stays in registers.
  */
 #include "kernel/cuda/pack.h"
 
 enum {
     GROUP = 4,      /* elements of a thread */
-    FEW_SLOTS = 24, /* so many have groups, two blocks on a multiprocessor */
-    PREVIOUS = -1,  /* in place of a slot: what the step before has computed */
+    FEW_SLOTS = 24, /* up to here threads have groups, with two blocks on a multiprocessor */
+    PREVIOUS = -1,  /* in place of a slot: the result of the previous step */
     OPERANDS = LS_KERNEL_INPUTS + LS_KERNEL_OUTPUTS
 };
 
 /* How a thread reads the elements of its group. */
 typedef enum reading { ONE_BY_ONE, AT_ONCE, ALL_THE_SAME } reading;
 
-/* What a launch needs of its operands: inputs, then results. */
+/* A launch's operands: inputs, then results. */
 struct operands {
     const void *data[OPERANDS];
     ls_dtype dtype[OPERANDS];
@@ -25,7 +25,7 @@ struct operands {
 struct step {
     ls_map_code code;
     float number;
-    int16_t a, b, c, to; /* slots; PREVIOUS: to, where no other step than the next reads it */
+    int16_t a, b, c, to; /* slots; to is PREVIOUS if only the next step reads the result */
 };
 struct program {
     int n_in, n_steps, n_results;
@@ -53,7 +53,7 @@ static __device__ __forceinline__ pack<float, N> load_numbers(const X *x, readin
     return values;
 }
 
-/* `previous`: the result of the step before. */
+/* The result of a step; previous: that of the step before. */
 template <int N>
 static __device__ __forceinline__ pack<float, N> result_of(const step &s, const slots<N> &slot,
                                                            const pack<float, N> &previous) {
@@ -148,8 +148,10 @@ static __device__ __forceinline__ pack<float, N> result_of(const step &s, const 
     }
 }
 
-/* Where group i of N elements begins in each input. Sizes of 32 bits, which divide in a tenth of the time, where n has
- * them. */
+/*
+ * Where group i of N elements begins in each input. Divides in 32 bits if the sizes fit, which takes a tenth of the
+ * time.
+ */
 template <int N>
 static __device__ __forceinline__ void places_of(const ls_map_shape &shape, int n_in, int64_t i, int64_t groups,
                                                  int64_t *at) {
@@ -206,7 +208,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
-/* Values that only the step behind them reads have no slot. Returns the number of slots. */
+/* Values that only the next step reads have no slot. Returns the number of slots. */
 static int program_of(const ls_map_params *params, program *out) {
     ls_map_program slotted;
     bool kept[LS_MAP_TENSORS + LS_MAP_STEPS] = {}; /* by operand */
@@ -240,7 +242,7 @@ static int program_of(const ls_map_params *params, program *out) {
 
 static size_t bytes_of(ls_dtype dtype) { return dtype == LS_BF16 ? sizeof(bf16) : sizeof(float); }
 
-/* How groups of an input are read; AT_ONCE where all begin at multiples of their bytes. */
+/* How groups of an input are read: AT_ONCE if every group begins at a multiple of its size in bytes. */
 static reading reading_of(const ls_map_shape *shape, int input, const ls_view *view) {
     const int64_t *stride = shape->stride[input];
     bool aligned = (uintptr_t)view->data % (GROUP * bytes_of(view->dtype)) == 0;

@@ -1,7 +1,7 @@
 /*
  * Products of bf16 on tensor cores: a block computes 128 x 128 elements of C, a warp 64 x 32 of these, with sums in f32
- * over k in ascending order. While a step of 32 elements of the lines is worked on, the next ones are on their way to
- * shared memory.
+ * over k in ascending order. While a step of 32 elements of the lines is computed, the next steps are copied to shared
+ * memory.
  */
 #include "kernel/cuda/matmul_problem.h"
 #include "kernel/cuda/tiles.h"
@@ -10,11 +10,14 @@ static constexpr int STEP = 32, STAGES = 3;             /* steps in shared memor
 static constexpr int WARP_ROWS = 64, WARP_COLUMNS = 32; /* of C */
 static constexpr int A_FRAGMENTS = WARP_ROWS / 16, B_FRAGMENTS = WARP_COLUMNS / 8;
 
-/* TILE lines of A or B in a step, as they lie: lines of STEP elements, or STEP rows of one element of each line. */
+/*
+ * TILE lines of A or B in a step, in the operand's layout: lines of STEP elements, or STEP rows with an element of each
+ * line.
+ */
 static constexpr int STEP_BYTES = tile<STEP>::bytes(TILE);
 static_assert(tile<TILE>::bytes(STEP) <= STEP_BYTES, "either form");
 
-/* As load_tile, for rows that lie anywhere. */
+/* Like load_tile, for rows of any alignment. */
 template <int D, int ROWS>
 static __device__ __forceinline__ void load_elements(bf16 *to, const bf16 *from, int64_t stride, int64_t first,
                                                      int64_t n, int d) {
@@ -35,7 +38,7 @@ static __device__ __forceinline__ void load_rows(bf16 *to, const bf16 *from, int
         load_elements<D, ROWS>(to, from + column, columns, row, rows, d);
 }
 
-/* Elements k .. k + STEP - 1 of TILE lines from `line` on; 0 beyond the operand. */
+/* Loads elements k .. k + STEP - 1 of TILE lines from `line` on; 0 beyond the operand. */
 template <bool IN_VECTORS, bool BY_LINES>
 static __device__ __forceinline__ void load_step(unsigned char *to, const bf16 *from, int64_t lines, int64_t K,
                                                  int64_t line, int64_t k) {
@@ -45,7 +48,7 @@ static __device__ __forceinline__ void load_step(unsigned char *to, const bf16 *
         load_rows<IN_VECTORS, TILE, STEP>((bf16 *)to, from, K, lines, k, line);
 }
 
-/* What ls_mma wants of 16 lines of A, or of twice 8 lines of B: 16 elements of each. */
+/* Operands of ls_mma, 16 elements of each line: load_a for 16 lines of A, load_b for twice 8 lines of B. */
 template <bool BY_LINES>
 static __device__ __forceinline__ void load_a(unsigned a[4], const unsigned char *t, int line, int k) {
     if (BY_LINES)
@@ -61,7 +64,7 @@ static __device__ __forceinline__ void load_b(unsigned b[4], const unsigned char
         ls_load_transposed(b, matrix_row<TILE>((const bf16 *)t, k, line, true));
 }
 
-/* sum += the products of a step, of the warp's lines from row and column on. */
+/* sum += the products of a step, for the warp's lines from `row` and `column` on. */
 template <bool A_BY_LINES, bool B_BY_LINES>
 static __device__ __forceinline__ void multiply_step(const unsigned char *a_tile, const unsigned char *b_tile, int row,
                                                      int column, float sum[A_FRAGMENTS][B_FRAGMENTS][4]) {
@@ -80,7 +83,7 @@ static __device__ __forceinline__ void multiply_step(const unsigned char *a_tile
     }
 }
 
-/* A warp's part of the tile of C, from row m and column n on. */
+/* Stores a warp's part of the tile of C, from row m and column n on. */
 template <typename C>
 static __device__ __forceinline__ void store_sums(const product<bf16> &p, int part, int64_t m, int64_t n,
                                                   const float sum[A_FRAGMENTS][B_FRAGMENTS][4]) {
@@ -94,7 +97,7 @@ static __device__ __forceinline__ void store_sums(const product<bf16> &p, int pa
                 store_sum<bf16, C>(p, part, m + 16 * i + g + e / 2 * 8, n + 8 * j + 2 * t + e % 2, sum[i][j][e]);
 }
 
-/* IN_VECTORS: rows of A and B lie at multiples of 16 bytes. */
+/* IN_VECTORS: rows of A and B begin at multiples of 16 bytes. */
 template <bool IN_VECTORS, bool A_BY_LINES, bool B_BY_LINES>
 static __global__ void __launch_bounds__(CUDA_THREADS, 2) multiply(product<bf16> p) {
     LS_DYNAMIC_SHARED(memory);
@@ -113,9 +116,9 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 2) multiply(product<bf16>
     for (int ahead = 0; ahead + 1 < STAGES; ahead++) load(at.first + ahead);
     for (int step = at.first; step < at.end; step++) {
         ls_copy_wait<STAGES - 2>();
-        __syncthreads(); /* the step has come for all threads, and all are done with the one before */
+        __syncthreads(); /* all threads see this step, and have finished the previous one */
         load(step + STAGES - 1);
-        __syncwarp(); /* lanes may have loaded by different branches, and multiply together */
+        __syncwarp(); /* lanes that may have loaded in different branches multiply together */
         const unsigned char *from = memory + step % STAGES * 2 * STEP_BYTES;
         multiply_step<A_BY_LINES, B_BY_LINES>(from, from + STEP_BYTES, row, column, sum);
     }

@@ -1,6 +1,7 @@
 /*
- * decode: the numbers of blocks (kernel/blocks.h), one thread for each; and matmul_blocks: as in cpu/matmul_blocks.c,
- * for some columns of C at a time the part of the matrix that they need is decoded into the workspace, and multiplied.
+ * decode: decodes blocks of numbers (kernel/blocks.h), one thread for each number. matmul_blocks: as in
+ * cpu/matmul_blocks.c, some columns of C at a time, the part of the matrix that they need is decoded into the workspace
+ * and multiplied.
  */
 #include "kernel/cuda/cuda_impl.h"
 
@@ -8,11 +9,11 @@ extern "C" {
 extern const ls_kernel ls_cuda_f32_matmul, ls_cuda_bf16_matmul;
 }
 
-/* Rows of blocks, `row` bytes from each other, of which `numbers` of a row are decoded. */
+/* Rows of blocks, which are `row` bytes apart; `numbers` numbers of each row are decoded. */
 struct decoding {
     const unsigned char *from;
     int64_t row, rows, numbers;
-    float table[16]; /* of types of 4 bits */
+    float table[16]; /* for types of 4 bits */
 };
 
 static __device__ __forceinline__ float scale_at(const unsigned char *at) {
@@ -20,7 +21,7 @@ static __device__ __forceinline__ float scale_at(const unsigned char *at) {
         (int)((unsigned)at[0] | (unsigned)at[1] << 8 | (unsigned)at[2] << 16 | (unsigned)at[3] << 24));
 }
 
-/* Number i of a block. */
+/* The types: each returns number i of a block. */
 struct nf4 {
     static constexpr int NUMBERS = 64, BYTES = 36;
     static __device__ __forceinline__ float number(const float *table, const unsigned char *block, int i) {

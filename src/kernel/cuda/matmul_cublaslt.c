@@ -1,10 +1,10 @@
 /*
- * matmul by cuBLASLt. Its matrices are column-major, so it is asked for the transposed product: a matrix that lies here
- * by rows is its transpose there, C^T = op(B)^T op(A)^T, and the bias of C's columns is one of rows there.
+ * matmul by cuBLASLt. Its matrices are column-major, so the library computes the transposed product: a matrix that is
+ * row-major here is its transpose there, C^T = op(B)^T op(A)^T, and the bias of C's columns is a bias of rows there.
  *
- * The algorithm is chosen once, in prepare, by the library's own heuristic: the best of those that need no more than
- * the workspace and add up parts of a sum in f32, in a step of their own, if they split it at all. The choice depends
- * on sizes, types and whether operands begin at multiples of ALIGNMENT, so the same call has the same bits again.
+ * The algorithm is chosen once, in prepare, by the library's own heuristic: the best one that fits in the workspace and
+ * that, if it splits sums, adds the parts in f32, in a separate step. The choice depends on sizes, on types and on
+ * whether operands begin at multiples of ALIGNMENT, so the same call gives the same bits.
  */
 #include "kernel/cuda/cublaslt.h"
 #include "kernel/cuda/library.h"
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 /*
- * WORKSPACE: what NVIDIA recommends for its larger GPUs. The library wants it at a multiple of PLACE. ALIGNMENT: no
- * algorithm loads more than that at a time.
+ * WORKSPACE: the size that NVIDIA recommends for its larger GPUs. It must begin at a multiple of PLACE. ALIGNMENT: no
+ * algorithm loads more bytes than this at a time.
  */
 enum { WORKSPACE = 32 << 20, PLACE = 256, ALIGNMENT = 16, MOST_ALGORITHMS = 8 };
 
@@ -33,7 +33,7 @@ typedef struct product {
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t first, second, result;
-    cublasLtMatmulPreference_t preference; /* until the algorithm is chosen */
+    cublasLtMatmulPreference_t preference; /* exists until the algorithm is chosen */
     cublasLtMatmulAlgo_t algorithm;
 } product;
 
@@ -47,7 +47,7 @@ static ls_status told(const product *p, const char *function, cublasStatus_t sta
 
 /* --- what is supported -------------------------------------------------------------------------------------------- */
 
-/* The library's bias has the type of its result. It computes nothing of nothing. */
+/* The library's bias has the type of the result. The library does not support empty matrices. */
 static bool supports(const ls_kernel_call *call) {
     cublaslt lt;
     if (call->n_in > 2 && call->in[2].dtype != call->out[0].dtype) return false;
@@ -153,7 +153,9 @@ static ls_status create(product *p, const ls_kernel_call *call) {
     return choose(p, call);
 }
 
-/* The state is for operands where these lie. A handle belongs to one GPU and costs little, so each state has its own.
+/*
+ * The state is for operands at the addresses of this call. A handle belongs to one GPU and costs little, so each state
+ * has its own.
  */
 static ls_status prepare(ls_dtype T, const ls_kernel_call *call, void **state) {
     LS_TRY(ls_kernel_check(LS_KERNEL_MATMUL, T, call));
@@ -172,7 +174,7 @@ static ls_status prepare(ls_dtype T, const ls_kernel_call *call, void **state) {
 static ls_status prepare_f32(const ls_kernel_call *call, void **state) { return prepare(LS_F32, call, state); }
 static ls_status prepare_bf16(const ls_kernel_call *call, void **state) { return prepare(LS_BF16, call, state); }
 
-/* Adding to C is said in each launch. */
+/* Whether C is added to may differ: each launch passes it. */
 static bool shares(const ls_kernel_call *one, const ls_kernel_call *other) {
     const ls_matmul_params *a = one->params, *b = other->params;
     bool same = ls_kernel_same_forms(one, other) && a->transpose_a == b->transpose_a &&

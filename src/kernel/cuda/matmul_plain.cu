@@ -1,15 +1,15 @@
 /*
- * Products of f32, without tensor cores, which would round the factors: a block computes 128 x 128 elements of C, a
- * thread 8 x 8 of these, with sums over k in ascending order, in steps of 16. While a block waits for its lines,
- * another one computes.
+ * Products of f32, without tensor cores, because these would round the factors: a block computes 128 x 128 elements of
+ * C, a thread 8 x 8 of these, with sums over k in ascending order, in steps of 16. While one block waits for its lines,
+ * another block computes.
  */
 #include "kernel/cuda/matmul_problem.h"
 
 static constexpr int STEP = 16, LOADS = STEP * TILE / CUDA_THREADS;
-static constexpr int PITCH = TILE + 4; /* of [STEP][TILE] in shared memory: lines k apart lie in other banks */
-static constexpr int QUAD = 4, QUADS = TILE / QUAD / 2; /* neighbours of a thread, in each half of the tile */
+static constexpr int PITCH = TILE + 4; /* of [STEP][TILE] in shared memory: consecutive k begin in different banks */
+static constexpr int QUAD = 4, QUADS = TILE / QUAD / 2; /* adjacent lines of a thread, in each half of the tile */
 
-/* Elements k .. k + STEP - 1 of TILE lines from `line` on, to [STEP][PITCH]; 0 beyond the operand. */
+/* Loads elements k .. k + STEP - 1 of TILE lines from `line` on into [STEP][PITCH]; 0 beyond the operand. */
 template <bool BY_LINES>
 static __device__ __forceinline__ void load_step(float *to, const float *from, int64_t lines, int64_t K, int64_t line,
                                                  int64_t k) {
@@ -30,7 +30,7 @@ static __device__ __forceinline__ void load_step(float *to, const float *from, i
     }
 }
 
-/* The 8 lines of number `at` of 16, of element k: 4 in each half of the tile. */
+/* Reads element k of the 8 lines with index `at` < 16: 4 lines in each half of the tile. */
 static __device__ __forceinline__ void read_lines(const float *tile_of, int k, int at, float x[2 * QUAD]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -51,7 +51,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 2) multiply(product<float
     const int row = threadIdx.x / QUADS, column = threadIdx.x % QUADS;
     float sum[2 * QUAD][2 * QUAD] = {};
     for (int step = at.first; step < at.end; step++) {
-        __syncthreads(); /* all are done with the step before */
+        __syncthreads(); /* all threads have finished the previous step */
         load_step<A_BY_LINES>(a_tile, p.A, p.M, p.K, at.m, (int64_t)step * STEP);
         load_step<B_BY_LINES>(b_tile, p.B, p.N, p.K, at.n, (int64_t)step * STEP);
         __syncthreads();

@@ -1,7 +1,7 @@
 /*
- * What the kernels for products share: the operands, what a block computes, and how an element is stored. A block has a
- * tile of C. Where these are too few to keep a GPU busy, several blocks have parts of the sums of one tile, which a
- * second kernel adds up.
+ * Shared by the kernels for products: the operands, the work of a block, and the storing of an element. A block has a
+ * tile of C. If there are too few tiles to keep a GPU busy, several blocks have parts of the sums of one tile, and a
+ * second kernel adds up the parts.
  */
 #ifndef LS_KERNEL_CUDA_MATMUL_PROBLEM_H
 #define LS_KERNEL_CUDA_MATMUL_PROBLEM_H
@@ -9,8 +9,8 @@
 #include "kernel/cuda/cuda_impl.h"
 
 /*
- * C[M,N] = op(A) op(B) + bias. A line is a row of op(A) or a column of op(B); op(A) and op(B) have K elements in each.
- * Lines lie one after the other (in A if it is not transposed, in B if it is), or side by side.
+ * C[M,N] = op(A) op(B) + bias. A line is a row of op(A) or a column of op(B), and has K elements. Lines are contiguous
+ * (in A if it is not transposed, in B if it is), or interleaved.
  */
 template <typename T> struct product {
     const T *A, *B, *bias; /* no bias: nullptr */
@@ -26,7 +26,7 @@ template <typename T> static int64_t count_tiles(const product<T> &p) {
     return ls_ceil_div(p.M, (int64_t)TILE) * ls_ceil_div(p.N, (int64_t)TILE);
 }
 
-/* By the sizes alone. */
+/* The number of parts depends only on the sizes. */
 template <typename T> static int count_parts(const product<T> &p) {
     constexpr int64_t ENOUGH_BLOCKS = 256, LEAST_DEPTH = 512; /* of K */
     const int64_t tiles = count_tiles(p);
@@ -60,13 +60,13 @@ template <typename T> static size_t product_workspace(const ls_kernel_call *call
 
 /* --- what a block computes ---------------------------------------------------------------------------------------- */
 
-/* A part of the sums of a tile: its first row and column, and the steps of K. */
+/* A part of the sums of a tile: the tile's first row and column, and the steps of K from `first` to end - 1. */
 struct block_work {
     int64_t m, n;
     int part, first, end;
 };
 
-/* Blocks that run at the same time have BAND rows of tiles, and share lines. */
+/* Blocks with consecutive numbers, which run at the same time, are in BAND rows of tiles, so that they share lines. */
 template <int STEP, typename T> static __device__ __forceinline__ block_work work_of_block(const product<T> &p) {
     constexpr int64_t BAND = 8;
     const int64_t down = (p.M + TILE - 1) / TILE, across = (p.N + TILE - 1) / TILE, steps = (p.K + STEP - 1) / STEP;
@@ -97,7 +97,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) add_products(product<T> p
     }
 }
 
-/* The kernel on all tiles. */
+/* Launches the kernel for all tiles. */
 template <typename T>
 static ls_status launch_product(const product<T> &p, void *workspace, void *stream, size_t shared,
                                 void (*kernel)(product<T>)) {

@@ -4,7 +4,7 @@
 #define NOISE_FUNCTION static __device__ __forceinline__
 #include "kernel/noise.h"
 
-/* y may be x. */
+/* y may overwrite x. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_noise(const T *x, const int32_t *keys, T *y, int64_t n, int64_t E, float amplitude) {

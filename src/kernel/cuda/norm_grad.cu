@@ -1,14 +1,14 @@
 /*
  * Gradients of rmsnorm and layernorm. With h = (x - mean) rstd and g = (offset + weight) dy of a row:
- * dx = rstd (g - mean(g) - h mean(g h)), and dweight is the sum of h dy over the rows. The mean of rmsnorm is 0, and it
- * has no mean(g); the offset of layernorm is 0. Both results are made in one pass, so that x and dy are read once: a
- * team has neighbouring rows, a part of all, whose sums lie in the workspace until those of all parts are added. With
- * sums that went to memory and back at each row, an H200 moved 1.0 TB/s at E 4,096 (docs/lab/26-first-gpu.md).
+ * dx = rstd (g - mean(g) - h mean(g h)), and dweight is the sum of h dy over the rows. For rmsnorm, mean and mean(g)
+ * count as 0; for layernorm, offset is 0. Both results are computed in one pass, so that x and dy are read once: a team
+ * has a part of the rows, and the sums of a part are in the workspace until those of all parts are added. When sums
+ * were stored and loaded again at each row, an H200 moved 1.0 TB/s at E 4,096 (docs/lab/26-first-gpu.md).
  */
 #include "kernel/cuda/columns.h"
 #include "kernel/cuda/rows.h"
 
-/* Few rows are a part, so that many teams work; where rows are many, enough that their sums are few beside them. */
+/* Parts have few rows, so that many teams work; but if there are many rows, enough that sums are small beside rows. */
 enum { LEAST_TEAMS = 128, TEAM_ROWS = 16 };
 
 static int64_t count_teams(int64_t rows) {
@@ -20,10 +20,10 @@ static size_t workspace(const ls_kernel_call *call) {
     return sizeof(float) * (size_t)(count_teams(rows_of(&call->in[0])) * columns_of(&call->in[0]));
 }
 
-/* dx may lie where x or dy lies. parts: float[teams][E]. */
+/* dx may overwrite x or dy. parts: float[teams][E]. */
 template <typename T> struct norm_operands {
     const T *x, *weight, *dy;
-    const float *mean, *rstd; /* mean: nullptr of rmsnorm */
+    const float *mean, *rstd; /* mean: nullptr for rmsnorm */
     T *dx;
     float *parts;
     int64_t teams, rows, E;
@@ -36,7 +36,7 @@ static __device__ __forceinline__ void mean_of_row(const norm_operands<T> &p, fl
     of_gh = team<TEAM>::sum(of_gh) / (float)p.E;
 }
 
-/* Rows of any size: x and dy are read twice, and the sums of a part lie in its workspace between two rows. */
+/* Rows of any size: x and dy are read twice, and between two rows the sums of a part are kept in the workspace. */
 template <typename T, int TEAM, bool PACKED, bool CENTRED>
 static __global__ void __launch_bounds__(CUDA_THREADS) gradients(norm_operands<T> p) {
     constexpr int N = pack_size<T>();
@@ -75,14 +75,14 @@ static __global__ void __launch_bounds__(CUDA_THREADS) gradients(norm_operands<T
 }
 
 /*
- * Rows of at most GROUPS packs a thread: x, dy, the weight and the sums of a part lie in registers, so that each row
- * moves once. The same sums in the same order.
+ * Rows of at most GROUPS packs for each thread: x, dy, the weight and the sums of a part are kept in registers, so that
+ * each row is moved once. The sums and their order are the same as in `gradients`.
  */
 template <typename T, int TEAM, int GROUPS, bool CENTRED>
 static __global__ void __launch_bounds__(CUDA_THREADS) gradients_in_registers(norm_operands<T> p) {
     constexpr int N = pack_size<T>();
     const int64_t e = (int64_t)team<TEAM>::lane() * N; /* and e + TEAM N, ... */
-    /* Group j of a row: zeros behind its end. */
+    /* Group j of a row; zeros behind its end. */
     const auto load = [&](const T *row, int j) -> pack<float, N> {
         if (e + j * TEAM * N >= p.E) return {};
         return load_floats<N>(row + e + j * TEAM * N);
@@ -132,7 +132,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) gradients_in_registers(no
 
 template <typename T> using gradients_kernel = void (*)(norm_operands<T>);
 
-/* The kernel for rows of E elements by teams of TEAM, which are packed. */
+/* The kernel for rows of E elements, which are packed, by teams of TEAM threads. */
 template <typename T, int TEAM, bool CENTRED> static gradients_kernel<T> kernel_for(int64_t E) {
     const int64_t groups = ls_ceil_div(E, (int64_t)(TEAM * pack_size<T>()));
     if (groups <= 1) return gradients_in_registers<T, TEAM, 1, CENTRED>;

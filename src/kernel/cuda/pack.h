@@ -1,6 +1,6 @@
 /*
- * Neighbouring elements that a thread reads and writes at once. With 16 bytes a thread, a kernel has more bytes on
- * their way at a time and needs fewer instructions.
+ * Adjacent elements that a thread reads or writes at once. With 16 bytes for each thread, more bytes are under way at a
+ * time, and a kernel needs fewer instructions.
  */
 #ifndef LS_KERNEL_CUDA_PACK_H
 #define LS_KERNEL_CUDA_PACK_H
@@ -11,7 +11,7 @@ static constexpr size_t PACK_BYTES = 16;
 
 template <typename T, int N> struct alignas(N * sizeof(T) < PACK_BYTES ? N * sizeof(T) : PACK_BYTES) pack { T at[N]; };
 
-/* Elements of the narrowest of the types in a pack. */
+/* How many elements of the narrowest of the types a pack has. */
 template <typename... T> static constexpr __host__ __device__ int pack_size() {
     size_t narrowest = PACK_BYTES;
     for (const size_t bytes : {sizeof(T)...}) narrowest = bytes < narrowest ? bytes : narrowest;
@@ -20,7 +20,7 @@ template <typename... T> static constexpr __host__ __device__ int pack_size() {
 
 static inline bool is_aligned(const void *p) { return (uintptr_t)p % PACK_BYTES == 0; }
 
-/* p is a multiple of the pack's alignment. */
+/* p must be a multiple of the pack's size in bytes. */
 template <int N, typename T> static __device__ __forceinline__ pack<T, N> load_pack(const T *p) {
     return *(const pack<T, N> *)p;
 }
@@ -28,7 +28,7 @@ template <int N, typename T> static __device__ __forceinline__ void store_pack(T
     *(pack<T, N> *)p = values;
 }
 
-/* The same in f32, which is rounded where it is stored. */
+/* The same as f32; store_floats rounds f32 to T. */
 template <int N, typename T> static __device__ __forceinline__ pack<float, N> load_floats(const T *p) {
     const pack<T, N> from = load_pack<N>(p);
     pack<float, N> values;

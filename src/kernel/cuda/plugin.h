@@ -1,15 +1,15 @@
 /*
- * What the plug-in of kernels for CUDA (lib/longspan/cuda.so) offers to the program that loads it. It is the only part
- * that is compiled by nvcc and that needs a CUDA runtime, which is linked into it, so that one program serves machines
- * with a GPU and without. It has its own copy of the few files that it needs of base/, tensor/ and kernel/, and calls
- * nothing of the program.
+ * The interface of the plug-in of CUDA kernels (lib/longspan/cuda.so) to the program that loads it. Only the plug-in is
+ * compiled by nvcc and needs a CUDA runtime, which is linked into it, so that the same program runs on machines with
+ * and without a GPU. The plug-in has its own copy of the few files that it needs of base/, tensor/ and kernel/, and
+ * calls no function of the program.
  */
 #ifndef LS_KERNEL_CUDA_PLUGIN_H
 #define LS_KERNEL_CUDA_PLUGIN_H
 
 #include "kernel/kernel_impl.h"
 
-/* Program and plug-in share these structures: a plug-in whose sizes differ comes from another version. */
+/* The sizes of structs that program and plug-in share; if they differ, the plug-in is of another version. */
 typedef struct ls_cuda_layout {
     size_t kernel, call, view, status, facts, contracts;
 } ls_cuda_layout;
@@ -20,10 +20,10 @@ typedef struct ls_cuda_layout {
             LS_KERNEL_IDS                                                                                        \
     }
 
-/* A library of NVIDIA that rows are computed by (library.h). */
+/* One of NVIDIA's libraries that rows use (library.h). */
 typedef struct ls_library_facts {
     char name[16];
-    ls_status status; /* LS_OK: it is used; else why not */
+    ls_status status; /* LS_OK: the library is used; else why not */
     size_t version;
     char path[LS_PATH_ROOM];
 } ls_library_facts;
@@ -32,16 +32,16 @@ typedef struct ls_library_facts {
 #define LS_CUDA_SYMBOL "ls_cuda_plugin_1"
 
 typedef struct ls_cuda_plugin {
-    ls_cuda_layout layout;                         /* first, in every version */
+    ls_cuda_layout layout;                         /* the first member in every version */
     const ls_kernel *const *kernels;               /* ends with NULL */
-    bool (*library)(int i, ls_library_facts *out); /* of the i-th library; false past the last one */
+    bool (*library)(int i, ls_library_facts *out); /* facts of the i-th library; false past the last one */
 } ls_cuda_plugin;
 
 /*
- * Loads the plug-in, once for the process, and says once which libraries it uses; *out: its kernels. LS_UNSUPPORTED
- * says why there are none. The setting LONGSPAN_CUDA_KERNELS of the environment names another file than
- * lib/longspan/cuda.so. LONGSPAN_CUDA_LIBRARIES=required: without one of the libraries there are none, either; =none:
- * no library is used.
+ * Loads the plug-in once for the process, and reports once which libraries it uses; *out = its kernels. LS_UNSUPPORTED:
+ * there are no kernels; the message says why. In the environment, LONGSPAN_CUDA_KERNELS names a file to load instead of
+ * lib/longspan/cuda.so. LONGSPAN_CUDA_LIBRARIES=required: there are no kernels either if one of the libraries is
+ * missing; =none: no library is used.
  */
 LS_MUST_USE ls_status ls_cuda_kernels_load(const ls_kernel *const **out);
 

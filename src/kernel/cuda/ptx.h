@@ -1,6 +1,6 @@
 /*
- * Instructions that CUDA C++ has no name for (PTX ISA 8.0). tests/cuda/kernel/cuda/ptx.h stands in for this file where
- * kernels are compiled for a host.
+ * Instructions that CUDA C++ has no name for (PTX ISA 8.0). tests/cuda/kernel/cuda/ptx.h replaces this file when
+ * kernels are compiled for the host.
  */
 #ifndef LS_CUDA_PTX_H
 #define LS_CUDA_PTX_H
@@ -8,13 +8,15 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-/* The bytes of shared memory for which the launch asks. */
+/* Declares the dynamic shared memory, whose size the launch gives. */
 #define LS_DYNAMIC_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
 
 /*
- * d += a b, by a warp, of bf16 with sums in f32: a [16,16] by rows, b [16,8] by columns. With g = lane / 4 and t =
- * lane % 4, a register holds two neighbours: a rows g and g + 8 (a[0], a[1]) of columns 2t and on, then of columns 2t
- * + 8 and on; b rows 2t and on, then 2t + 8 and on, of column g; d rows g (d[0], d[1]) and g + 8 of columns 2t and on.
+ * d += a b, computed by a warp, of bf16 with sums in f32: a [16,16], b [16,8], d [16,8]. Let g = lane / 4 and t =
+ * lane % 4. A register of a or b holds two adjacent elements:
+ *   a[0], a[1]: rows g and g + 8, columns 2t and 2t + 1;  a[2], a[3]: the same rows, columns 2t + 8 and 2t + 9
+ *   b[0], b[1]: column g, rows 2t and 2t + 1; rows 2t + 8 and 2t + 9
+ *   d[0], d[1]: row g, columns 2t and 2t + 1;  d[2], d[3]: row g + 8, the same columns
  */
 static __device__ __forceinline__ void ls_mma(float d[4], const unsigned a[4], const unsigned b[2]) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
@@ -28,8 +30,9 @@ static __device__ __forceinline__ unsigned ls_shared_address(const void *shared)
 }
 
 /*
- * Four matrices [8,8] of bf16 from shared memory, by a warp: lane 8 i + j gives the address of row j of matrix i. r[i]
- * is two neighbours of row g of matrix i, columns 2t and on; transposed, of column g, rows 2t and on.
+ * Loads four matrices [8,8] of bf16 from shared memory, by a warp: lane 8 i + j passes the address of row j of matrix
+ * i. r[i] gets the elements in row g, columns 2t and 2t + 1 of matrix i; ls_load_transposed: in column g, rows 2t and
+ * 2t + 1.
  */
 static __device__ __forceinline__ void ls_load_matrices(unsigned r[4], const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -43,9 +46,9 @@ static __device__ __forceinline__ void ls_load_transposed(unsigned r[4], const v
 }
 
 /*
- * Copies 16 bytes, from and to multiples of 16, while the thread goes on; zeros instead where `is` is false. Copies
- * since the last commit are a group; a wait returns when all but the last MOST_OPEN groups have been done. Other
- * threads see them after a barrier.
+ * Begins to copy 16 bytes to shared memory, asynchronously, or to store 16 zero bytes if `is` is false; both addresses
+ * are multiples of 16. ls_copy_commit makes a group of the copies since the last commit. ls_copy_wait returns when all
+ * groups but the last MOST_OPEN are complete. Other threads see the copies after a barrier.
  */
 static __device__ __forceinline__ void ls_copy_16(void *shared, const void *global, bool is) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(ls_shared_address(shared)), "l"(global),

@@ -1,37 +1,39 @@
 /*
- * Instructions of compute capability 9.0 alone (sm_90a, PTX ISA 8.0): products of a warp group, four warps whose first
- * has a number that is a multiple of four. tests/cuda/kernel/cuda/ptx_sm90.h stands in for this file where kernels are
- * compiled for a host.
+ * Instructions that only compute capability 9.0 has (sm_90a, PTX ISA 8.0): products of a warp group, which is four
+ * warps, the first of which has a number that is a multiple of four. tests/cuda/kernel/cuda/ptx_sm90.h replaces this
+ * file when kernels are compiled for the host.
  *
- * The products are asynchronous. Each of these is undefined otherwise, and the stand-in finds it:
- *  - before the first product, and after sums or a were written otherwise: ls_products_fence;
- *  - before the sums are read or written, and before a or b are overwritten: ls_products_commit and ls_products_wait;
- *  - a thread that wrote an operand to shared memory, by a store or a copy that it waited for: ls_shared_fence, and
- * then a barrier with the threads that multiply;
- *  - all warps of a group: the same products, with all lanes.
+ * The products are asynchronous. The behaviour is undefined if one of these rules is broken, and the replacement
+ * detects it:
+ *  - call ls_products_fence before the first product, and after sums or a were written by other instructions;
+ *  - call ls_products_commit and ls_products_wait before the sums are read or written, and before a or b is
+ * overwritten;
+ *  - a thread that wrote an operand to shared memory, by a store or by a copy that it waited for, calls
+ * ls_shared_fence; then follows a barrier with the threads that multiply;
+ *  - all warps of a group execute the same products, with all lanes.
  */
 #ifndef LS_CUDA_PTX_SM90_H
 #define LS_CUDA_PTX_SM90_H
 
 #include "kernel/cuda/ptx.h"
 
-/* A kernel for other GPUs is compiled, too, but does nothing: its row refuses them. */
+/* For other GPUs the kernels are compiled too, but do nothing: their rows refuse these GPUs. */
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define LS_HAS_WARP_GROUPS true
 #else
 #define LS_HAS_WARP_GROUPS false
 #endif
 
-/* Of an operand in shared memory: which neighbours lie side by side, those that are summed over, or the others. */
+/* Along which index an operand is contiguous in shared memory: the one that is summed over, or the other one. */
 enum ls_order { LS_SUMMED_SIDE_BY_SIDE = 0, LS_OTHERS_SIDE_BY_SIDE = 1 };
 
 /*
  * The descriptor of an operand in shared memory, with the swizzle of 128 bytes: bits 4 to 6 of an element's address are
- * xor'ed with bits 7 to 9. Rows are of 64 elements (128 bytes), 8 rows are a pattern of 1,024 bytes, which begins at a
- * multiple of 1,024. SUMMED_SIDE_BY_SIDE: a row is a row of a or a column of b, `stride` is the distance of patterns,
- * and `at` may lie within a row, at a multiple of 32 bytes; `leading` is not used. OTHERS_SIDE_BY_SIDE: a row is an
- * index that is summed over; `stride` is the distance of 8 of them to the next 8, `leading` that of 64 others to the
- * next 64. In bytes, multiples of 16.
+ * xor'ed with bits 7 to 9. A row has 64 elements (128 bytes), and 8 rows are a pattern of 1,024 bytes, which begins at
+ * a multiple of 1,024. Distances are in bytes, multiples of 16. SUMMED_SIDE_BY_SIDE: a row is a row of a or a column of
+ * b. `stride` is the distance of patterns; `leading` is not used. `at` may be within a row, at a multiple of 32 bytes.
+ *   OTHERS_SIDE_BY_SIDE: a row belongs to one value of the index that is summed over. `stride` is the distance from 8
+ * of these values to the next 8, `leading` the distance from 64 values of the other index to the next 64.
  */
 static __device__ __forceinline__ uint64_t ls_descriptor(const void *at, unsigned leading, unsigned stride) {
     const uint64_t address = ls_shared_address(at);
@@ -39,9 +41,9 @@ static __device__ __forceinline__ uint64_t ls_descriptor(const void *at, unsigne
 }
 
 /*
- * d = a b, or d += a b where `adds`, of bf16 with sums in f32: a [64,16], b [16,N], d [64,N] with N = 8 TILES. Warp w
- * of the group has rows 16 w and on of d, as ls_mma has sums, and of a in registers, as ls_mma has them. B, A: of
- * operands in shared memory, given by descriptors.
+ * d = a b, or if adds d += a b, of bf16 with sums in f32: a [64,16], b [16,N], d [64,N] with N = 8 TILES. Warp w of the
+ * group has 16 rows of d, from 16 w on, in the layout of ls_mma's d; if a is in registers, the warp has the same rows
+ * of a, in the layout of ls_mma's a. B, A: the orders of operands in shared memory, which descriptors describe.
  */
 template <ls_order B, int TILES>
 static __device__ __forceinline__ void ls_multiply(float (&d)[TILES][4], const unsigned (&a)[4], uint64_t b, bool adds);
@@ -60,7 +62,7 @@ static __device__ __forceinline__ void ls_multiply(float (&d)[TILES][4], uint64_
     ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57," \
     "%58,%59,%60,%61,%62,%63"
 
-/* The operands after the sums have these numbers: where a is in registers, and where it is not. */
+/* The instruction with a in registers, and with a in shared memory; the operands after the sums have these numbers. */
 #define LS_MULTIPLY_REGISTERS(TILES, N, a0, a1, a2, a3, of_b, adds_, order)                   \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " adds_ ", 0;\n"                           \
                  "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" LS_NAMES_##TILES \
@@ -93,7 +95,7 @@ static __device__ __forceinline__ void ls_multiply(float (&d)[TILES][4], uint64_
         LS_MULTIPLY_SHARED(16, "128", "%64", "%65", "%66", "%67", "%68");
 }
 
-/* The compiler takes these registers as read and written here: it moves no access to them over this place. */
+/* Makes the compiler treat these registers as read and written here, so that it moves no access across this place. */
 template <int N> static __device__ __forceinline__ void ls_registers(float (&x)[N][4]) {
 #pragma unroll
     for (int n = 0; n < N; n++) asm volatile("" : "+f"(x[n][0]), "+f"(x[n][1]), "+f"(x[n][2]), "+f"(x[n][3])::"memory");
@@ -103,27 +105,30 @@ template <int N> static __device__ __forceinline__ void ls_registers(unsigned (&
     for (int n = 0; n < N; n++) asm volatile("" : "+r"(x[n][0]), "+r"(x[n][1]), "+r"(x[n][2]), "+r"(x[n][3])::"memory");
 }
 
-/* The products that follow access registers after what was done before. used: their sums and what of a they have. */
+/*
+ * Orders earlier accesses to registers before the products that follow. used: the registers with sums and a of these
+ * products.
+ */
 template <typename... T> static __device__ __forceinline__ void ls_products_fence(T &...used) {
     (ls_registers(used), ...);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-/* The products since the last commit are a group. */
+/* Makes a group of the products since the last commit. */
 static __device__ __forceinline__ void ls_products_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/* Returns when all but the last MOST_OPEN groups have been done. done: sums of those, and what of a they had. */
+/* Returns when all groups but the last MOST_OPEN are complete. done: the registers with sums and a of those groups. */
 template <int MOST_OPEN, typename... T> static __device__ __forceinline__ void ls_products_wait(T &...done) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(MOST_OPEN) : "memory");
     (ls_registers(done), ...);
 }
 
-/* What this thread wrote to shared memory is there for products after the next barrier. */
+/* Makes this thread's writes to shared memory visible to products after the next barrier. */
 static __device__ __forceinline__ void ls_shared_fence() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* 2^x with 22 bits; 0 where that is less than 2^-126. */
+/* 2^x with 22 correct bits; 0 if the result is less than 2^-126. */
 static __device__ __forceinline__ float ls_exp2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

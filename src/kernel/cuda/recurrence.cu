@@ -1,14 +1,15 @@
 /*
- * recurrence: each element's state, of K numbers, goes from token to token: h = gate h + x. recurrence_map: what some
- * tokens make of any state, for ranks that do not know it yet. recurrence_follow: several of these maps, one after the
- * other. Elements alone are too few threads for a GPU. So tokens are cut into parts, as many as the sizes say: the map
- * of each part is computed first, then the state in front of each, then the states in it.
+ * recurrence: each element's state, of K numbers, goes from token to token: h = gate h + x. recurrence_map: the effect
+ * of some tokens on any state, for ranks that do not know the state yet. recurrence_follow: applies several of these
+ * maps one after the other. A thread for each element would be too few threads for a GPU. So tokens are divided into
+ * parts, whose number depends only on the sizes: first the map of each part is computed, then the state in front of
+ * each part, then the states within it.
  */
 #include "kernel/cuda/cuda_impl.h"
 
 enum { PART_TOKENS = 64 /* at least */, WANTED_THREADS = 1 << 18 };
 
-/* The sizes of a call. Tokens are numbered in the order in which states follow each other. */
+/* The sizes of a call. Tokens are numbered in the order in which they are computed. */
 struct problem {
     int64_t B, N, E, parts;
     bool backwards;
@@ -31,7 +32,7 @@ static size_t workspace(const ls_kernel_call *call) {
     return p.parts == 1 ? 0 : sizeof(float) * (size_t)(p.parts * (K + 1) * p.B * K * p.E);
 }
 
-/* A view [B,N,K,K,E], or [B,N,K,E], whose strides are those of rows: of_column is not used. */
+/* The strides of a view [B,N,K,K,E], or of a view [B,N,K,E], for which of_column is not used. */
 template <typename T> struct matrices {
     T *data;
     int64_t of_sequence, of_token, of_row, of_column;
@@ -41,12 +42,12 @@ template <typename T> static matrices<T> states_of(const ls_view *v) {
     return {(T *)v->data, v->stride[0], v->stride[1], v->stride[2], 0};
 }
 
-/* Backwards they are turned. */
+/* turned: gates are transposed, as params.backwards needs. */
 template <typename T> static matrices<T> gates_of(const ls_view *v, bool turned) {
     return {(T *)v->data, v->stride[0], v->stride[1], v->stride[turned ? 3 : 2], v->stride[turned ? 2 : 3]};
 }
 
-/* An element of tokens that follow each other. */
+/* One element, walking from token to token. */
 template <typename T> struct walker {
     T *at;
     int64_t step;
@@ -57,7 +58,7 @@ template <typename T> struct walker {
     }
 };
 
-/* From the first token of the part on, in element e of sequence b. */
+/* A walker from the first token of the part on, for element e of sequence b. */
 template <typename T>
 static __device__ __forceinline__ walker<T> walk_from(const problem &p, const matrices<T> &m, int64_t part, int64_t b,
                                                       int64_t e) {
@@ -65,7 +66,7 @@ static __device__ __forceinline__ walker<T> walk_from(const problem &p, const ma
     return {m.data + b * m.of_sequence + token * m.of_token + e, p.backwards ? -m.of_token : m.of_token};
 }
 
-/* What a token does to a state. */
+/* A token's effect on a state: state = gate state + x. */
 template <int K> struct token { float gate[K][K], x[K]; };
 
 template <int K> static __device__ __forceinline__ void turn(const token<K> &t, bool with_x, float *state) {
@@ -81,8 +82,8 @@ template <int K> static __device__ __forceinline__ void turn(const token<K> &t, 
 }
 
 /*
- * visit(token) for n tokens. A batch of them is read before the first is visited, so that many reads are on their way
- * at a time.
+ * Calls visit(token) for n tokens. A batch of tokens is read before the first of them is visited, so that many reads
+ * are under way at a time.
  */
 template <int K, typename T, typename F>
 static __device__ __forceinline__ void walk(const matrices<const T> &gates, walker<const T> gate,
@@ -106,12 +107,12 @@ static __device__ __forceinline__ void walk(const matrices<const T> &gates, walk
     }
 }
 
-/* Where number s of term k of a map stands, and of a state the same for k = 0: maps are [K+1,B,K,E]. */
+/* The index of number s of term k in a map [K+1,B,K,E]; with k = 0 also the index of number s in a state [B,K,E]. */
 template <int K> static __device__ __forceinline__ int64_t place(const problem &p, int k, int64_t b, int s, int64_t e) {
     return ((k * p.B + b) * K + s) * p.E + e;
 }
 
-/* maps[part]: for each element what becomes of each unit state, and of 0. */
+/* maps[part] = for each element, the states that the part makes of each unit state, and of 0. */
 template <int K, typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     make_maps(problem p, matrices<const T> gate, matrices<const T> x, float *maps) {
@@ -130,7 +131,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     }
 }
 
-/* state = what the map makes of it, or without its last term. */
+/* Applies a map to `state`; with_x false: without the map's last term. */
 template <int K>
 static __device__ __forceinline__ void follow(const float *map, int64_t of_term, int64_t of_number, bool with_x,
                                               float *state) {
@@ -144,7 +145,7 @@ static __device__ __forceinline__ void follow(const float *map, int64_t of_term,
     turn<K>(t, with_x, state);
 }
 
-/* The last terms of the maps become the states in front of their parts. */
+/* Replaces the last term of each map by the state in front of its part. */
 template <int K>
 static __global__ void __launch_bounds__(CUDA_THREADS) make_starts(problem p, const float *start, float *maps) {
     const int64_t elements = p.B * p.E;
@@ -161,7 +162,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) make_starts(problem p, co
     }
 }
 
-/* The states of all tokens, from that in front of each part: starts[part * part_stride + ..]. */
+/* Computes the states of all tokens, from the state in front of each part, at starts[part * part_stride]. */
 template <int K, typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     make_states(problem p, matrices<const T> gate, matrices<const T> x, const float *starts, int64_t part_stride,
@@ -198,7 +199,7 @@ template <int K, typename T> static ls_status launch_states(const ls_kernel_call
 
 /* --- recurrence_map and recurrence_follow ------------------------------------------------------------------------- */
 
-/* One map of all. */
+/* Joins the maps of all parts into one map. */
 template <int K>
 static __global__ void __launch_bounds__(CUDA_THREADS) join_maps(problem p, const float *maps, float *map) {
     const int64_t elements = p.B * p.E;
@@ -225,7 +226,7 @@ template <int K, typename T> static ls_status launch_maps(const ls_kernel_call *
     return launch("recurrence_map", stream, blocks_for(elements), 0, join_maps<K>, p, (const float *)maps, map);
 }
 
-/* maps[M,K+1,B,K,E] at strides, and states [B,K,E]. */
+/* Strided maps [M,K+1,B,K,E]; states are [B,K,E]. */
 struct given_maps {
     const float *data;
     int64_t M, of_map, of_term, of_sequence, of_number, B, E;
@@ -284,6 +285,6 @@ static ls_status launch_follow(const ls_kernel_call *call, void *, void *stream)
 
 CUDA_ROWS(RECURRENCE, recurrence, launch_recurrence, workspace)
 CUDA_ROWS(RECURRENCE_MAP, recurrence_map, launch_map, workspace)
-/* Its operands are f32 for bf16 too. */
+/* The operands are f32 for bf16 too. */
 CUDA_ROW(ls_cuda_f32_recurrence_follow, RECURRENCE_FOLLOW, LS_F32, launch_follow, nullptr)
 CUDA_ROW(ls_cuda_bf16_recurrence_follow, RECURRENCE_FOLLOW, LS_BF16, launch_follow, nullptr)

@@ -1,5 +1,7 @@
-/* reduce: y[o,i] += the sum over r of x[o,r,i]. By a warp or a block for each row where I is 1, else as sums of
- * columns. */
+/*
+ * reduce: y[o,i] += the sum over r of x[o,r,i]. If I is 1, a warp or a block sums each row; else sums are those of
+ * columns.
+ */
 #include "kernel/cuda/columns.h"
 #include "kernel/cuda/rows.h"
 

@@ -1,10 +1,13 @@
-/* reduce_max, y[o,i] = the largest x[o,r,i], and its gradient; a thread for each. NaN is larger than numbers. */
+/*
+ * reduce_max, y[o,i] = the largest x[o,r,i] over r, and its gradient; a thread for each y[o,i]. NaN counts as larger
+ * than any number.
+ */
 #include "kernel/cuda/cuda_impl.h"
 
 static __device__ __forceinline__ bool is_larger(float x, float than) { return x > than || (x != x && than == than); }
 static __device__ __forceinline__ bool is_equal(float x, float y) { return x == y || (x != x && y != y); }
 
-/* The first of the largest of R elements that are I apart. */
+/* The index of the first of R elements, I apart, that equals the largest; *most = the largest. */
 template <typename X> static __device__ int64_t find_largest(const X *x, int64_t R, int64_t I, float *most) {
     int64_t best = 0;
     *most = to_float(x[0]);

@@ -1,7 +1,7 @@
 /* rmsnorm: y = x * rstd * (offset + weight), rstd = 1/sqrt(mean(x^2) + epsilon) of each row (arXiv 1910.07467). */
 #include "kernel/cuda/rows.h"
 
-/* y may lie where x lies: a row is written after the sum over it. */
+/* y may overwrite x: a row is written after the sum over it. */
 template <typename T, int TEAM, bool PACKED>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     normalise(const T *x, const T *weight, T *y, float *rstd, int64_t rows, int64_t E, float epsilon, float offset) {

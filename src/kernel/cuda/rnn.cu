@@ -1,6 +1,6 @@
 /*
- * rnn and rnn_grad: recurrent cells, one token after the other. Forward a block has a head of a sequence, backward a
- * head of all sequences, whose sums are then in one order. What is between tokens lies in global memory.
+ * rnn and rnn_grad: recurrent cells, one token after the other. Forward, a block has a head of one sequence; backward,
+ * a head of all sequences, so that sums over sequences have a fixed order. States between tokens are in global memory.
  */
 #include "kernel/cuda/cuda_impl.h"
 
@@ -28,7 +28,7 @@ static __device__ __forceinline__ float cell_log_sigmoid(float x) { return fminf
     };
 LS_RNN_CELLS(CUDA_CELL)
 
-/* Elements i of so many, over the threads of a block. */
+/* The elements i < n of this thread, if the threads of a block share them: for (OF_BLOCK(i, n)). */
 #define OF_BLOCK(i, n)       \
     int64_t i = threadIdx.x; \
     i < (n);                 \
@@ -49,7 +49,7 @@ template <typename T> struct operands {
     tokens<const T> x;
     const T *weight, *bias;
     const int32_t *places;
-    int64_t of_sequence, of_token; /* strides of places; there are none: NULL */
+    int64_t of_sequence, of_token; /* strides of places, which is NULL if there are none */
     int64_t B, N, H, D, rows;
     bool biased, ends;
     __device__ int32_t place(int64_t b, int64_t n) const { return places[b * of_sequence + n * of_token]; }
@@ -74,7 +74,7 @@ template <typename T> static operands<T> operands_of(const ls_kernel_call *call,
             ((const ls_rnn_params *)call->params)->ends};
 }
 
-/* What a cell is given for an element of a head. */
+/* The inputs of a cell for an element of a head. */
 template <typename C> struct element_of { float x[C::gates], w[C::of_w], before[C::states]; };
 
 template <typename T, typename C>
@@ -94,7 +94,10 @@ static __device__ __forceinline__ element_of<C> read_element(const operands<T> &
     return e;
 }
 
-/* The block's threads make the state behind the token of that in front, which is 0 where a document begins. */
+/*
+ * The threads of the block compute the state behind a token from the state in front of it, which is 0 if a document
+ * begins with the token.
+ */
 template <typename T, typename C>
 static __device__ __forceinline__ void step_block(const operands<T> &o, int64_t b, int64_t n, int64_t h, float *before,
                                                   float *after) {
@@ -132,7 +135,7 @@ static size_t workspace(const ls_kernel_call *call) { return sizeof(float) * (si
 
 /* --- the gradient ------------------------------------------------------------------------------------------------- */
 
-/* What a head works with. */
+/* The memory of a head. */
 struct rooms_of_head {
     float *states;      /* [N + 1][size] of a sequence, in front of each token */
     float *d, *dbefore; /* [size] */

@@ -3,13 +3,13 @@
 
 /* --- rope_table --------------------------------------------------------------------------------------------------- */
 
-/* Of some pairs of a head, computed on the host. They are an argument of the kernel, whose size is limited. */
+/* The frequencies of some pairs of a head, computed on the host: an argument of the kernel, whose size is limited. */
 enum { MOST_PAIRS = 512 };
 struct frequencies {
     float at[MOST_PAIRS];
 };
 
-/* Angles are f32 as ls_rope_frequency says, their cosines computed in f64: angles may be large. */
+/* Angles are f32, as ls_rope_frequency says. Cosines and sines are computed in f64, because angles may be large. */
 static __global__ void __launch_bounds__(CUDA_THREADS)
     fill_table(ls_rope_params p, double magnitude, bool grows, frequencies usual, int64_t first, int64_t pairs,
                const int32_t *positions, int64_t n, int64_t D, float *table) {
@@ -37,8 +37,7 @@ static ls_status launch_table(const ls_kernel_call *call, void *, void *stream) 
         frequencies usual = {};
         for (int64_t i = 0; i < pairs; i++) usual.at[i] = ls_rope_frequency(p, first + i, D);
         LS_TRY(launch("rope_table", stream, blocks_for(n * pairs), 0, fill_table, *p, ls_rope_magnitude(p),
-                      ls_rope_grows(p), usual, first, pairs, input<int32_t>(call, 0), n, D,
-                      output<float>(call, 0)));
+                      ls_rope_grows(p), usual, first, pairs, input<int32_t>(call, 0), n, D, output<float>(call, 0)));
     }
     return ls_ok();
 }
@@ -46,8 +45,8 @@ static ls_status launch_table(const ls_kernel_call *call, void *, void *stream) 
 /* --- rotate ------------------------------------------------------------------------------------------------------- */
 
 /*
- * Pairs of elements i and i + half of each head, H heads for each row of the table. A thread reads both before it
- * writes them: y may lie where x lies.
+ * Rotates pairs of elements i and i + half of each head; H heads have the same row of the table. A thread reads both
+ * elements before it writes them, so y may overwrite x.
  */
 template <typename T, int N>
 static __global__ void __launch_bounds__(CUDA_THREADS)

@@ -1,7 +1,8 @@
 /*
- * Kernels in which some threads work together on each row of a matrix: a warp where rows are short, so that no threads
- * are idle and no barrier of the block is needed, else a block. Which elements a thread adds up, and in which order,
- * follows from the row's size: neighbours that would make a pack stay together also where they are read one by one.
+ * Kernels in which a team of threads works on each row of a matrix: a warp if rows are short, so that no threads are
+ * idle and no barrier of the block is needed, else a block. The elements that a thread adds, and their order, depend
+ * only on the size of the row: a thread has the same groups of adjacent elements whether it reads them as packs or one
+ * by one.
  */
 #ifndef LS_KERNEL_CUDA_ROWS_H
 #define LS_KERNEL_CUDA_ROWS_H
@@ -12,13 +13,13 @@
 
 enum { WARP_THREADS = 32, MOST_OF_WARP = 1024 /* elements of a row */ };
 
-/* TEAM threads for each row. */
+/* A team of TEAM threads for each row. */
 template <int TEAM> struct team {
     static_assert(TEAM == WARP_THREADS || TEAM == CUDA_THREADS, "a warp or a block");
     static __device__ int lane() { return (int)threadIdx.x % TEAM; }
     static __device__ int64_t first() { return ((int64_t)blockIdx.x * CUDA_THREADS + threadIdx.x) / TEAM; }
     static __device__ int64_t step() { return (int64_t)gridDim.x * (CUDA_THREADS / TEAM); }
-    /* All threads of the team give a number and get the sum. */
+    /* Each thread of the team passes a number and gets the sum. */
     static __device__ float sum(float x) {
         if constexpr (TEAM == WARP_THREADS)
             return warp_sum(x);
@@ -39,7 +40,9 @@ template <int TEAM> struct team {
     e < (E);                                       \
     e += (int64_t)(TEAM) * (N)
 
-/* Elements e .. e + N - 1 of a row of E. PACKED: rows are aligned and consist of packs; else 0 stands behind the end.
+/*
+ * Elements e .. e + N - 1 of a row of E elements. PACKED: rows are aligned and consist of whole packs; else elements
+ * behind the end are 0.
  */
 template <bool PACKED, int N, typename T>
 static __device__ __forceinline__ pack<float, N> load_group(const T *row, int64_t e, int64_t E) {
@@ -63,7 +66,10 @@ static __device__ __forceinline__ void store_group(T *row, int64_t e, int64_t E,
     }
 }
 
-/* f(TEAM, PACKED), both as std::integral_constant, for rows of E elements. aligned: all operands with such rows are. */
+/*
+ * Calls f(TEAM, PACKED), both as std::integral_constant, for rows of E elements. aligned: all operands with such rows
+ * are aligned.
+ */
 template <typename T, typename F> static ls_status for_rows(int64_t E, bool aligned, F f) {
     const std::integral_constant<int, WARP_THREADS> warp;
     const std::integral_constant<int, CUDA_THREADS> block;

@@ -3,8 +3,10 @@
 
 #include <math.h>
 
-/* y may lie where x lies: a thread writes an element after the block has read the row. NaN of any becomes that of all:
- * it is in the sum, whatever the largest is. */
+/*
+ * y may overwrite x: a thread writes an element after the block has read the row. If an element is NaN, all results of
+ * the row are: the sum is NaN, whatever the largest element is.
+ */
 template <typename X, typename Y>
 static __global__ void __launch_bounds__(CUDA_THREADS) weigh(const X *x, Y *y, int64_t rows, int64_t K) {
     for (int64_t i = blockIdx.x; i < rows; i += gridDim.x) {

@@ -1,17 +1,17 @@
 /*
  * Sums over all elements of an operand, in f64: each block adds up a part, then one block adds up the parts. normalize
- * divides by the root of such a sum.
+ * divides by the square root of such a sum.
  */
 #include "kernel/cuda/cuda_impl.h"
 
 #include <math.h>
 
-/* The terms of a thread, unless there are too many parts. */
+/* TERMS: terms of a thread; more if there would be more than MOST_SUMS parts. */
 enum { TERMS = 16, MOST_SUMS = 1024 };
 
 static int64_t count_sums(int64_t n) { return ls_min(MOST_SUMS, ls_ceil_div(n, (int64_t)TERMS * CUDA_THREADS)); }
 
-/* Of one more number than the parts: what normalize multiplies with. */
+/* Room for the parts, and for one more number: the factor of normalize. */
 static size_t sum_workspace(const ls_kernel_call *call) {
     return sizeof(double) * (size_t)(count_sums(ls_view_elements(&call->in[0])) + 1);
 }
@@ -25,7 +25,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) sum_parts(Term term, int6
     if (threadIdx.x == 0) parts[blockIdx.x] = sum;
 }
 
-/* By one block: use(the sum of the parts). */
+/* Calls use(the sum of the parts); launched as one block. */
 template <typename Use>
 static __global__ void __launch_bounds__(CUDA_THREADS) add_parts(const double *parts, int64_t n_parts, Use use) {
     double sum = 0;
@@ -34,7 +34,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) add_parts(const double *p
     if (threadIdx.x == 0) use(sum);
 }
 
-/* use(the sum of term(i) over all elements i of input 0), on the device. */
+/* Calls use(the sum of term(i) over all elements i of input 0) on the device. */
 template <typename Term, typename Use>
 static ls_status launch_sum_of(const char *name, const ls_kernel_call *call, void *stream, Term term, Use use) {
     const int64_t n = ls_view_elements(&call->in[0]), parts = count_sums(n);

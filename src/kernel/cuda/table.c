@@ -1,4 +1,4 @@
-/* The kernels of the device cuda: those for f32 and bf16 by their subjects, then others. */
+/* The kernels of the device cuda: first those that exist for both f32 and bf16, then others. */
 #include "kernel/cuda/table.h"
 
 #define ELEMENTWISE(X) X(add), X(mul), X(scale), X(scale_by), X(combine)
@@ -41,7 +41,7 @@ extern const ls_kernel ls_cuda_f32_attention, ls_cuda_f32_attention_grad, ls_cud
 
 #define F32_ADDRESS(name) &F32(name)
 #define BF16_ADDRESS(name) &BF16(name)
-/* Of several rows for a contract and a type the last that supports a call is taken. */
+/* If a contract and a type have several rows, the last one that supports the call is taken. */
 const ls_kernel *const ls_cuda_kernels[] = {
     SUBJECTS(F32_ADDRESS),
     SUBJECTS(BF16_ADDRESS),
@@ -61,7 +61,7 @@ const ls_kernel *const ls_cuda_kernels[] = {
     &ls_cuda_f32_exact_value,
     &ls_cuda_f32_attention,
     &ls_cuda_f32_attention_grad,
-    &ls_cuda_bf16_attention_grad_cudnn, /* where it is chosen: no GPU has executed it */
+    &ls_cuda_bf16_attention_grad_cudnn, /* only if it is chosen, because no GPU has executed it yet */
     &ls_cuda_bf16_attention_plain,
     &ls_cuda_bf16_attention_grad_plain,
     &ls_cuda_bf16_attention,

@@ -1,6 +1,6 @@
 /*
- * take_along, by a thread for each element; its gradient and topk, by a thread for each row, so that sums are in the
- * order of the ids.
+ * take_along, with a thread for each element; its gradient and topk, with a thread for each row, so that the gradient's
+ * sums are in the order of the ids.
  */
 #include "kernel/cuda/cuda_impl.h"
 
@@ -26,7 +26,7 @@ static __device__ __forceinline__ bool comes_first(float a, int64_t i, float b, 
     return a > b || (a == b && i < k);
 }
 
-/* The elements that were found so far lie in order; an element moves in where it comes before the last of them. */
+/* The best elements so far are kept in order; an element is inserted if it comes before the last of them. */
 template <typename X>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     sort_rows(const X *x, X *values, int32_t *ids, int64_t rows, int64_t J, int64_t K) {

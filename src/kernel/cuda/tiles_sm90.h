@@ -1,8 +1,8 @@
 /*
- * Tiles of bf16 in shared memory, from which the products of warp groups are fed (ptx_sm90.h). A tile of ROWS rows of D
- * elements lies as panels, one after the other, of 64 elements of each row; where in its row of 128 bytes a piece of 16
- * bytes lies depends on the row (swizzle), so that neither rows nor columns meet in a bank. A tile begins at a multiple
- * of 1,024 bytes.
+ * Tiles of bf16 in shared memory, from which warp-group products get their operands (ptx_sm90.h). A tile of ROWS rows
+ * of D elements is stored as panels, one after the other, of 64 elements of each row. The place of a piece of 16 bytes
+ * within the panel's row of 128 bytes depends on the row (swizzle), so that accesses to a row or to a column have no
+ * bank conflicts. A tile begins at a multiple of 1,024 bytes.
  */
 #ifndef LS_KERNEL_CUDA_TILES_SM90_H
 #define LS_KERNEL_CUDA_TILES_SM90_H
@@ -12,15 +12,15 @@
 
 enum { PANEL = 64, PIECE = 8, ROW_BYTES = 128, PATTERN_BYTES = 8 * ROW_BYTES };
 
-/* Where in the tile a piece of 8 elements lies, from a multiple of 8 on. */
+/* The index in the tile of a piece of 8 elements of a row, from `element`, a multiple of 8, on. */
 template <int ROWS> static __device__ __forceinline__ int place_in_tile(int row, int element) {
     const int piece = element % PANEL / PIECE;
     return element / PANEL * ROWS * PANEL + row * PANEL + (piece ^ row % 8) * PIECE;
 }
 
 /*
- * Begins to copy rows first .. first + ROWS - 1 of n, of d elements each, by all threads of the block; rows and
- * elements beyond are 0. Rows begin at multiples of 16 bytes, and d is a multiple of 8.
+ * Begins to copy rows first .. first + ROWS - 1 of the n rows of d elements, by all threads of the block; rows and
+ * elements that do not exist become 0. Rows begin at multiples of 16 bytes, and d is a multiple of 8.
  */
 template <int D, int ROWS>
 static __device__ __forceinline__ void load_panels(bf16 *to, const bf16 *from, int64_t stride, int64_t first, int64_t n,
@@ -37,9 +37,9 @@ static __device__ __forceinline__ void load_panels(bf16 *to, const bf16 *from, i
 }
 
 /*
- * Operands of products, of a tile. Those of 16 elements of each row, from `element` on, are summed over the elements:
- * rows of a, or columns of b, from a multiple of 8 on. Those of 16 rows are summed over the rows: D elements of b from
- * a multiple of 64 on, or 64 of a.
+ * Parts of a tile as operands of products. summed_elements: 16 elements of each row, from `element` on; they are summed
+ * over, and the tile's rows, from `row`, a multiple of 8, on, are rows of a or columns of b. summed_rows: 16 rows,
+ * which are summed over; the elements, from `element`, a multiple of 64, on, are D columns of b or 64 rows of a.
  */
 template <int ROWS> static __device__ __forceinline__ uint64_t summed_elements(const bf16 *t, int row, int element) {
     return ls_descriptor(t + element / PANEL * ROWS * PANEL + row * PANEL + element % PANEL, 16, PATTERN_BYTES);
@@ -47,7 +47,9 @@ template <int ROWS> static __device__ __forceinline__ uint64_t summed_elements(c
 template <int ROWS> static __device__ __forceinline__ uint64_t summed_rows(const bf16 *t, int row, int element) {
     return ls_descriptor(t + element / PANEL * ROWS * PANEL + row * PANEL, ROWS * ROW_BYTES, PATTERN_BYTES);
 }
-/* An operand that begins so many bytes later in the same tile, and what an element is later than the first of its row.
+/*
+ * further: the operand that begins `bytes` later in the same tile. element_bytes: the distance of an element from the
+ * first element of its row.
  */
 static __device__ __forceinline__ uint64_t further(uint64_t operand, int bytes) {
     return operand + (unsigned)bytes / 16;

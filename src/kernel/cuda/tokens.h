@@ -1,4 +1,4 @@
-/* A view [B,N,E] as an argument of kernels: dense channels, tokens and sequences at strides. */
+/* A view [B,N,E] as an argument of kernels: channels are dense; tokens and sequences have strides. */
 #ifndef LS_KERNEL_CUDA_TOKENS_H
 #define LS_KERNEL_CUDA_TOKENS_H
 
@@ -15,7 +15,7 @@ template <typename T> static tokens<T> tokens_of(const ls_view *v) {
     return {(T *)v->data, v->stride[0], v->stride[1]};
 }
 
-/* Whether all tokens consist of packs of N elements. */
+/* Whether all tokens consist of whole, aligned packs of N elements. */
 template <typename T> static bool in_packs(const ls_view *v, int N) {
     return is_aligned(v->data) && v->size[2] % N == 0 && v->stride[0] % N == 0 && v->stride[1] % N == 0;
 }

@@ -1,7 +1,7 @@
 /*
- * Steps of optimisers, a thread for a pack of elements, which are of one unit and so of one row of the settings.
- * Arithmetic is in f32; parameters of bf16 are rounded masters. step_control computes, in f64, what all elements of a
- * step share.
+ * Steps of optimisers, with a thread for each pack of elements, which belong to one unit and so to one row of the
+ * settings. Arithmetic is in f32; bf16 parameters are rounded masters. step_control computes, in f64, the numbers that
+ * all elements of a step share.
  */
 #include "kernel/cuda/pack.h"
 
@@ -15,7 +15,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     set_control(const double *totals, const double *hyper, double *control) {
     if (threadIdx.x != 0) return;
     const double norm = sqrt(totals[LS_TOTAL_SQUARES]), clip = hyper[LS_HYPER_CLIP], step = hyper[LS_HYPER_STEP];
-    const bool is_finite = fabs(totals[LS_TOTAL_LOSS]) < INFINITY && norm < INFINITY; /* NaN is not */
+    const bool is_finite = fabs(totals[LS_TOTAL_LOSS]) < INFINITY && norm < INFINITY; /* false for NaN */
     control[LS_CONTROL_APPLY] = is_finite ? 1 : 0;
     control[LS_CONTROL_SCALE] = clip > 0 && norm > clip ? clip / norm : 1;
     control[LS_CONTROL_LR] = hyper[LS_HYPER_LR];
@@ -31,14 +31,14 @@ static ls_status launch_control(const ls_kernel_call *call, void *, void *stream
 
 /* --- all elements of a call --------------------------------------------------------------------------------------- */
 
-/* What holds for an element. */
+/* The numbers that apply to an element. */
 struct rates {
     float scale;            /* of the gradient */
     float unbias1, unbias2; /* 1 / the corrections of control */
     float lr, decay;
 };
 
-/* `step` of elements i .. i + N - 1. */
+/* Applies `step` to elements i .. i + N - 1. */
 template <int N, typename Step>
 static __device__ __forceinline__ void update_pack(const Step &step, rates r, double lr, const int32_t *group,
                                                    const ls_update_settings *settings, int64_t i) {
@@ -49,7 +49,7 @@ static __device__ __forceinline__ void update_pack(const Step &step, rates r, do
     step.template apply<N>(i, r);
 }
 
-/* In packs of N, and then what is left in single elements. */
+/* Updates packs of N elements, then the remaining elements one by one. */
 template <int N, typename Step>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     update(Step step, const double *control, const int32_t *group, const ls_update_settings *settings, int64_t n) {
@@ -74,7 +74,7 @@ static ls_status launch_update(const char *name, const ls_kernel_call *call, voi
                   step, input<double>(call, 1), input<int32_t>(call, 2), input<ls_update_settings>(call, 3), n);
 }
 
-/* The master of a parameter, and the parameter, which may be the same bytes. */
+/* A parameter and its master, which may be the same bytes. */
 template <typename T> struct weights {
     float *master;
     T *param;
