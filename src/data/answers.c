@@ -1,14 +1,15 @@
 /*
- * Documents of answers as the losses of some kinds want them, made of those that were read.
+ * Changes the documents of answers that were read into those that some kinds of losses need.
  *
- * Answers that are judged by themselves: beside each stands its prompt with the answer of the record before it (of the
- * first record, that of the last one), as a document of its own. How much likelier a model finds these than its
- * reference does estimates the divergence between both (Ethayarajh et al., "KTO", arXiv 2402.01306, section 4.1).
+ * Answers that are judged one by one: each is followed by its prompt with the answer of the previous record (for the
+ * first record, of the last one), as a document of its own. How much likelier a model finds these documents than its
+ * reference does is an estimate of the divergence between the two (Ethayarajh et al., "KTO", arXiv 2402.01306, section
+ * 4.1).
  *
- * Answers that are scored, each by the number of its last token: that token gets a label, the only one of its document.
+ * Answers that are scored by the number of their last token: that token gets a label, the only one of its document.
  *
- * Wanted answers that are imitated with their prompts: all tokens of these documents are learnt, and which of them are
- * the answer's is kept apart.
+ * Wanted answers that are imitated together with their prompts: all tokens of these documents are learnt, and which of
+ * them belong to the answer is stored separately.
  */
 #include "data/corpus.h"
 
@@ -20,12 +21,15 @@ typedef struct copying {
     ls_store store;
     uint64_t *ends, *learnt;
     int64_t documents;
-    int32_t *ids; /* [longest] of one document */
+    int32_t *ids; /* [longest]: tokens of one document */
 } copying;
 
-/* A document, and where its answer begins: at its first learnt token but the one that marks what is wanted. */
+/*
+ * A document, and where its answer begins: at its first learnt token, not counting the one that marks whether the
+ * answer is wanted.
+ */
 typedef struct judged {
-    int64_t start, answer, end; /* tokens of the corpus */
+    int64_t start, answer, end; /* positions in the corpus, in tokens */
 } judged;
 
 static judged judged_at(const ls_corpus *corpus, int64_t document) {
@@ -36,7 +40,7 @@ static judged judged_at(const ls_corpus *corpus, int64_t document) {
     return found;
 }
 
-/* Tokens first .. past - 1 with their marks; marked: also that of the first one. */
+/* Copies tokens first .. past - 1 with their marks; marked: also copies the mark of the first one. */
 static ls_status copy(copying *c, int64_t first, int64_t past, bool marked) {
     const int64_t to = c->store.count;
     ls_store_read(&c->from->store, first, past - first, c->ids);
@@ -61,7 +65,7 @@ static ls_status mismatch_all(copying *c) {
     return ls_ok();
 }
 
-/* Tokens that fill a batch up do not count as the last one. */
+/* Padding tokens at the end do not count as the last token. */
 static ls_status score_all(copying *c, int32_t pad, int32_t label) {
     for (int64_t n = 0; n < c->from->documents; n++) {
         const judged own = judged_at(c->from, n);
@@ -78,7 +82,7 @@ static ls_status score_all(copying *c, int32_t pad, int32_t label) {
     return ls_ok();
 }
 
-/* Room for so many tokens and documents. Freed by end_copying, whatever the status is. */
+/* Allocates room for this many tokens and documents. end_copying frees it, and must be called also after a failure. */
 static ls_status begin_copying(const ls_corpus *corpus, int64_t tokens, int64_t documents, copying *c) {
     int64_t longest = 1;
     for (int64_t n = 0; n < corpus->documents; n++) {
@@ -94,7 +98,7 @@ static ls_status begin_copying(const ls_corpus *corpus, int64_t tokens, int64_t 
     return ls_error(LS_NO_MEMORY, "no memory for %lld documents of answers", (long long)documents);
 }
 
-/* The copies take the place of the documents of the corpus, unless something failed. */
+/* The copies replace the documents of the corpus, unless something failed. */
 static ls_status end_copying(copying *c, ls_status status, ls_corpus *corpus) {
     const copying old = {.store = corpus->store, .ends = corpus->ends, .learnt = corpus->learnt};
     if (status.code == LS_OK) {
@@ -118,7 +122,7 @@ ls_status ls_corpus_mismatch(ls_corpus *corpus) {
                         "--records label: %lld records; expected two at least, of which each prompt gets "
                         "the other's answer, too",
                         (long long)corpus->documents);
-    /* Each answer and each prompt are there twice. */
+    /* Each answer and each prompt occurs twice. */
     ls_status status = begin_copying(corpus, 2 * corpus->store.count, 2 * corpus->documents, &c);
     if (status.code == LS_OK) status = mismatch_all(&c);
     return end_copying(&c, status, corpus);

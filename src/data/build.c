@@ -1,11 +1,11 @@
-/* Text to a folder of shards: reads the documents in their order, and begins a new shard when one is full. */
+/* Builds a folder of shards from text: reads the documents in order, and begins a new shard when one is full. */
 #include "data/build_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_DOCUMENTS = 1 << 22 }; /* of a shard, whose index is in memory while it is written */
-#define SECONDS_BETWEEN_LINES 2.0  /* of progress, when standard error is no terminal */
+enum { MOST_DOCUMENTS = 1 << 22 }; /* in a shard; its index is in memory while it is written */
+#define SECONDS_BETWEEN_LINES 2.0  /* between lines of progress, if standard error is not a terminal */
 
 typedef struct build {
     const ls_build_options *options;
@@ -13,12 +13,12 @@ typedef struct build {
     ls_shard_kind kind;
     ls_build_state state;
     ls_shard_writer *writer; /* NULL: the next document begins a shard */
-    int64_t resumed;         /* shards that an earlier build had written */
-    ls_place place;          /* how far the inputs were read */
+    int64_t resumed;         /* shards written by an earlier build */
+    ls_place place;          /* how far the inputs have been read */
     bool has_journal;
     ls_progress progress;
     double start, last_shown; /* seconds */
-    int64_t resumed_tokens;   /* tokens that an earlier build had written */
+    int64_t resumed_tokens;   /* tokens written by an earlier build */
 } build;
 
 /* ---- documents ---- */
@@ -60,7 +60,10 @@ static ls_status end_document(void *context, bool learnt, ls_place next) {
 
 /* ---- progress ---- */
 
-/* Bytes of the inputs before a place. Of a compressed input only the whole size is known, which counts at its end. */
+/*
+ * Bytes of the inputs before a place. Of a compressed input only the whole size is known; it counts when the input
+ * ends.
+ */
 static int64_t bytes_before(const build *b, ls_place place) {
     int64_t bytes = 0;
     for (int64_t i = 0; i < ls_min(place.input, b->inputs.n); i++) bytes += b->inputs.input[i].bytes;
@@ -97,7 +100,7 @@ static ls_status after_batch(void *context, ls_place place) {
 static ls_status read_documents(build *b) {
     const ls_build_options *o = b->options;
     const ls_document_form *form = &b->state.form;
-    /* The end after a document that was cut is not learnt. */
+    /* The end of document is not learnt after a document that was cut. */
     const bool cuts = o->longest > 0 && form->too_long == LS_TOO_LONG_CUT;
     const ls_document_sink sink = {
         .context = b, .begin = begin_document, .append = append, .end = end_document, .batch = after_batch};

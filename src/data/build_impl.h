@@ -1,4 +1,4 @@
-/* data: what building (build.c) and its journal (journal.c) share. */
+/* data: shared by building (build.c) and its journal (journal.c). */
 #ifndef LS_DATA_BUILD_IMPL_H
 #define LS_DATA_BUILD_IMPL_H
 
@@ -11,7 +11,7 @@ typedef struct ls_built_shard {
     int64_t tokens, documents;
 } ls_built_shard;
 
-/* A build after its last complete shard. */
+/* The state of a build after its last complete shard. */
 typedef struct ls_build_state {
     uint64_t request; /* hash of what the shards depend on: options, tokenizer, inputs */
     ls_document_form form;
@@ -25,7 +25,7 @@ uint64_t ls_build_request(const ls_build_options *options, const ls_build_state 
 LS_MUST_USE ls_status ls_build_path(const ls_build_options *options, const char *name, char **out);
 LS_MUST_USE ls_status ls_build_shard_path(const ls_build_options *options, int64_t shard, char **out);
 
-/* Reads the journal into *state, or begins one. *done: shards.json exists, with the same request. */
+/* Reads the journal into *state, or begins a new one. *done: shards.json exists already, with the same request. */
 LS_MUST_USE ls_status ls_journal_begin(const ls_build_options *options, ls_build_state *state, bool *done);
 /* Adds a complete shard to the state, and a line to the journal. */
 LS_MUST_USE ls_status ls_journal_add(const ls_build_options *options, ls_build_state *state,

@@ -10,8 +10,8 @@
 #include <string.h>
 
 /*
- * Limits for all renderings of a record together: STEPS, and one more for every BYTES_PER_STEP bytes that its values
- * take (4 for a character, 32 for a value); BYTES of memory, and BYTES_PER_BYTE more for every such byte.
+ * Limits for all renderings of a record together: STEPS, plus one for every BYTES_PER_STEP bytes that its values take
+ * (4 for a character, 32 for a value); BYTES of memory, plus BYTES_PER_BYTE for every such byte.
  */
 #define STEPS ((uint64_t)20000000)
 #define BYTES_PER_STEP 2
@@ -25,22 +25,23 @@ typedef struct conversation {
     const ls_chat *chat;
     const ls_jinja *jinja;
     ls_arena *arena;
-    jinja_dict *variables; /* of the template; render sets "messages" and "add_generation_prompt" among them */
+    /* variables of the template; render sets "messages" and "add_generation_prompt" among them */
+    jinja_dict *variables;
     jinja_list *messages;
     ls_json_value json; /* the messages, for errors */
     size_t first;       /* number of messages before the record's own: 1 if a system message was added, else 0 */
-    size_t bytes;       /* of the variables and messages, which the limits grow with */
-    uint64_t steps;     /* of the renderings so far */
-    bool *silent;       /* [messages] not learnt, as the record says */
-    int64_t contents, thinking; /* characters of the messages, but white space */
+    size_t bytes;       /* of the variables and messages; the limits grow with it */
+    uint64_t steps;     /* steps of the renderings so far */
+    bool *silent;       /* [messages]: not learnt, because the record says so */
+    int64_t contents, thinking; /* characters of the messages, without white space */
     ls_left_out *left_out;
 } conversation;
 
 /* Marks of characters of the messages (JINJA_CALLERS). */
 #define CONTENT (1u << 21)
 #define THINKING (1u << 22)
-#define SILENT (1u << 23)   /* of an answer that is not learnt, as the record says */
-#define UNLEARNT (1u << 24) /* of the parts of an answer that its train_detail does not name as learnt */
+#define SILENT (1u << 23)   /* of an answer that is not learnt, because the record says so */
+#define UNLEARNT (1u << 24) /* of the parts of an answer that are not learnt according to its train_detail */
 
 /* ---- the variables of a template ---- */
 
@@ -53,8 +54,8 @@ static bool is_word(jinja_text text) {
 }
 
 /*
- * A role that is a word loses its mark as text of the conversation, because some templates make a special token of it:
- * '<|' + role + '|>'.
+ * A role that is a single word loses its mark as text of the conversation, because some templates make a special token
+ * of it: '<|' + role + '|>'.
  */
 static jinja_value trusted_role(ls_arena *arena, jinja_value role) {
     if (role.kind != JINJA_TEXT || !is_word(role.text)) return role;
@@ -65,7 +66,7 @@ static jinja_value trusted_role(ls_arena *arena, jinja_value role) {
 
 /*
  * Records name the reasoning of a message in several ways. As in transformers, templates find it under both names that
- * they read. Called before the message's own members are put (first), for "thinking", and after them, for
+ * they read. Called before the message's own members are put (first: true), for "thinking", and after them, for
  * "reasoning_content".
  */
 static void put_reasoning(ls_arena *arena, jinja_dict *message, const jinja_value *reasoning, bool first) {
@@ -75,7 +76,7 @@ static void put_reasoning(ls_arena *arena, jinja_dict *message, const jinja_valu
     if (!first) jinja_dict_set_ascii(arena, message, "reasoning_content", *reasoning);
 }
 
-/* The same text with more marks; other values stay as they are. */
+/* The same text with additional marks; values other than texts are not changed. */
 static jinja_value with_marks(ls_arena *arena, jinja_value value, uint32_t marks) {
     if (value.kind != JINJA_TEXT) return value;
     jinja_char *characters = ls_arena_copy(arena, value.text.at, value.text.n * sizeof *characters);
@@ -83,7 +84,9 @@ static jinja_value with_marks(ls_arena *arena, jinja_value value, uint32_t marks
     return jinja_of_text((jinja_text){characters, value.text.n});
 }
 
-/* Marks the characters of a content that its message's train_detail leaves out: all but those of parts with train true.
+/*
+ * Marks the characters of a content that are not learnt according to its message's train_detail: all except those of
+ * parts with train true.
  */
 static jinja_value mark_detail(ls_arena *arena, ls_json_value message, jinja_value content) {
     const ls_json_value detail = ls_json_field(message, "train_detail");
@@ -151,7 +154,7 @@ static void put_system(conversation *c) {
     c->first = 1;
 }
 
-/* Whether a record says that a message is learnt ("weight" 1, "train" true), or not, or nothing. */
+/* Reads whether a record says that a message is learnt ("weight" 1, "train" true) or not; *given: it says so. */
 static ls_status read_weight(ls_json_value message, bool *given, bool *learnt) {
     const ls_json_value weight = ls_json_field(message, "weight");
     const ls_json_value detail = ls_json_field(message, "train_detail");
@@ -168,7 +171,7 @@ static ls_status read_weight(ls_json_value message, bool *given, bool *learnt) {
     return ls_ok();
 }
 
-/* Sets c->silent[i]. Only answers can be learnt, so that another message with weight 1 would be left out. */
+/* Sets c->silent[i]. Only answers can be learnt; any other message with weight 1 is therefore an error. */
 static ls_status find_silent(conversation *c, size_t i, ls_json_value json, bool answer) {
     bool given, learnt;
     LS_TRY(read_weight(json, &given, &learnt));
@@ -181,7 +184,7 @@ static ls_status find_silent(conversation *c, size_t i, ls_json_value json, bool
     return ls_ok();
 }
 
-/* The parts lie within the content, and say whether they are learnt. */
+/* Checks that the parts lie within the content, and that each says whether it is learnt. */
 static ls_status check_detail(ls_json_value json, jinja_value message) {
     const ls_json_value detail = ls_json_field(json, "train_detail");
     const jinja_value *content = jinja_dict_find_ascii(message.dict, "content");
@@ -209,7 +212,7 @@ static int64_t count_marked(jinja_text text, uint32_t mark) {
     return n;
 }
 
-/* Counts the text of a message, whose reasoning stands under several names. */
+/* Counts the text of a message; its reasoning occurs under several names. */
 static void count_text(conversation *c, jinja_value message) {
     const jinja_value *content = jinja_dict_find_ascii(message.dict, "content"), *thinking = NULL;
     for (size_t i = 0; i < LS_COUNT(reasoning_names) && thinking == NULL; i++)
@@ -238,7 +241,10 @@ static ls_status find_messages(conversation *c, ls_json_value record) {
     return ls_ok();
 }
 
-/* A member that is given to the template. Tables have no column for any JSON, so it may be a text that is JSON. */
+/*
+ * Finds a member that is given to the template. Tables have no column type for any JSON, so the member may be a text
+ * that is JSON.
+ */
 static ls_status find_given(conversation *c, ls_json_value record, const char *name) {
     const ls_json_value value = ls_json_field(record, name);
     ls_json *document = NULL;
@@ -301,7 +307,7 @@ static ls_status render(conversation *c, size_t n, size_t own, bool prompt, ls_a
 
 /* ---- what is learnt ---- */
 
-/* [*first, *end): from the first to the last character of the message itself. False: there is none. */
+/* Sets [*first, *end) to the range from the first to the last character of the message itself. False: there is none. */
 static bool own_characters(jinja_text text, size_t *first, size_t *end) {
     size_t from = 0, to = text.n;
     while (from < to && !(text.at[from] & JINJA_FROM_MESSAGE)) from++;
@@ -311,7 +317,7 @@ static bool own_characters(jinja_text text, size_t *first, size_t *end) {
     return from < to;
 }
 
-/* The end of the last character before `end` that an earlier message wrote. */
+/* The end of the last character before `end` that comes from an earlier message. */
 static size_t behind_earlier(jinja_text text, size_t end) {
     while (end > 0 && (text.at[end - 1] & (JINJA_FROM_DATA | JINJA_FROM_MESSAGE)) != JINJA_FROM_DATA) end--;
     return end;
@@ -332,7 +338,7 @@ static size_t begin_of_answer(jinja_text prompt, jinja_text answered, size_t own
     return found > 0 || end.n == 0 ? at + found : SIZE_MAX;
 }
 
-/* Whether the message's own characters are the same in both texts, whatever stands around them. */
+/* Whether the message's own characters are the same in both texts; the characters around them may differ. */
 static bool same_own(jinja_text a, jinja_text b) {
     size_t i = 0, k = 0;
     for (;; i++, k++) {
@@ -344,10 +350,11 @@ static bool same_own(jinja_text a, jinja_text b) {
 }
 
 /*
- * Marks an answer that the whole conversation does not have as the template writes it for a last message (`answered`,
- * whose own characters end at `end`). Where only the template's own text differs (a block for thinking that only a last
- * answer gets), the answer is learnt as the whole conversation has it. Where the message's own text differs (its
- * reasoning is removed), nothing of it is learnt, because a model never generates the changed text at this place.
+ * Marks an answer whose form in the whole conversation differs from the form that the template writes for a last
+ * message (`answered`, whose own characters end at `end`). If only the template's own text differs (a block for
+ * thinking that only a last answer gets), the answer is learnt in the form of the whole conversation. If the message's
+ * own text differs (its reasoning is removed), nothing of it is learnt, because a model never generates the changed
+ * text at this place.
  */
 static ls_status mark_changed(conversation *c, size_t i, jinja_text prompt, jinja_text answered, size_t end,
                               jinja_char *whole, size_t n, ls_arena *arena) {
@@ -367,7 +374,7 @@ static ls_status mark_changed(conversation *c, size_t i, jinja_text prompt, jinj
 }
 
 /*
- * Marks what is learnt of message i, an answer: from the end of its prompt as far as the whole conversation has the
+ * Marks what is learnt of message i, an answer: from the end of its prompt on, as far as the whole conversation has the
  * same text.
  */
 static ls_status mark_answer(conversation *c, size_t i, jinja_char *whole, size_t n, ls_arena *arena) {
@@ -399,7 +406,10 @@ static ls_status mark_answers(conversation *c, jinja_char *whole, size_t n) {
     return ls_ok();
 }
 
-/* Takes the marks of generation blocks off the answers that are not learnt: off each run that holds text of one. */
+/*
+ * Removes the marks of generation blocks from answers that are not learnt: from each run that holds text of such an
+ * answer.
+ */
 static ls_status unmark_silent(const conversation *c, jinja_char *whole, size_t n) {
     int64_t found = 0;
     bool mixed = false;
@@ -421,7 +431,7 @@ static ls_status unmark_silent(const conversation *c, jinja_char *whole, size_t 
                     c->json.file, c->chat->name);
 }
 
-/* The same for the parts of answers that their train_detail leaves out. */
+/* Removes these marks from the parts of answers that are not learnt according to their train_detail. */
 static void unmark_detail(const conversation *c, jinja_char *whole, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (!(whole[i] & UNLEARNT) || !(whole[i] & JINJA_GENERATED)) continue;
@@ -499,8 +509,8 @@ static ls_status append_all(const ls_chat *chat, marked_bytes *s, bool generates
 }
 
 /*
- * Appends characters as marked text, learnt where they have the mark JINJA_GENERATED. generates: the marks are those of
- * the template's generation blocks, and stay as they are.
+ * Appends characters as marked text; those with the mark JINJA_GENERATED are learnt. generates: the marks are those of
+ * the template's generation blocks, and are not changed.
  */
 static ls_status append_characters(const ls_chat *chat, jinja_text characters, bool generates, ls_marked_text *out) {
     marked_bytes s = {0};
@@ -518,7 +528,7 @@ static void count_unwritten(const conversation *c, jinja_text text) {
     c->left_out->thinking += ls_max(0, c->thinking - count_marked(text, THINKING));
 }
 
-/* What is no text cannot be learnt from, and the text alone would be another conversation. */
+/* A model cannot learn from values other than text here, and the text alone would be a different conversation. */
 static ls_status refuse_media(ls_json_value record) {
     static const char *const names[] = {"images", "image", "videos", "video", "audios", "audio"};
     for (size_t i = 0; i < LS_COUNT(names); i++) {
@@ -551,7 +561,7 @@ static ls_status render_all(conversation *c, ls_json_value record, ls_marked_tex
 
 const char *const ls_chat_members[] = {"messages", "tools", "documents", "chat_template_kwargs", NULL};
 
-/* Members that nothing reads: neither this file nor the template. */
+/* Finds members that neither this file nor the template reads. */
 static void find_unread(const ls_jinja *jinja, ls_json_value record, ls_unread *unread) {
     static const char *const of_message[] = {"role",   "content", "reasoning_content", "thinking", "reasoning",
                                              "weight", "train",   "train_detail",      NULL};

@@ -90,7 +90,7 @@ static void list_forms(char *out, size_t room) {
 
 /* ---- adding a template ---- */
 
-/* Parses a template into *out and mixes it into the hash. file: for errors, and the name of the main template. */
+/* Parses a template into *out and adds it to the hash. file: for errors, and the name of the main template. */
 static ls_status add_template(const char *file, const char *text, size_t bytes, ls_chat *chat, ls_jinja **out) {
     const uint64_t both[] = {chat->hash, ls_hash_bytes(text, bytes)};
     LS_TRY(ls_jinja_read(file, text, bytes, out));
@@ -109,7 +109,7 @@ static ls_status add_file(const char *path, ls_chat *chat) {
 
 /* ---- templates of a tokenizer_config.json ---- */
 
-/* The template of this name; *out NULL: there is none. */
+/* Finds the template of this name; *out NULL: there is none. */
 static ls_status find_named(ls_json_value templates, const char *name, const char **out) {
     *out = NULL;
     for (size_t i = 0; i < ls_json_count(templates) && *out == NULL; i++) {
@@ -127,8 +127,8 @@ static ls_status add_text(const char *file, const char *text, ls_chat *chat, ls_
 }
 
 /*
- * chat_template is one text, or an array of named ones. name NULL: the one text, or the template "default" and that for
- * tools. If there is no template of that name, chat->jinja stays NULL.
+ * chat_template is a single text, or an array of named ones. name NULL: the single text, or the template "default" and
+ * the one for tools. If there is no template of that name, chat->jinja stays NULL.
  */
 static ls_status add_from_value(const char *path, ls_json_value config, const char *name, ls_chat *chat) {
     const ls_json_value field = ls_json_field(config, "chat_template");
@@ -169,7 +169,7 @@ static ls_status add_from_folder(const char *folder, ls_chat *chat) {
     return ls_file_exists(path) ? add_file(path, chat) : add_from_config(folder, NULL, chat);
 }
 
-/* One of the folder's further templates. If there is none of that name, chat->jinja stays NULL. */
+/* Adds one of the folder's additional templates. If there is none of that name, chat->jinja stays NULL. */
 static ls_status add_from_folder_by_name(const char *folder, const char *name, ls_chat *chat) {
     LS_PATH inside = NULL;
     LS_PATH path = NULL;
@@ -199,7 +199,7 @@ static ls_status find_template(const ls_chat_options *o, ls_chat *chat) {
 
 /* ---- tokens ---- */
 
-/* A token is a text, or an object with the text as "content". Tokens that were already found stay. */
+/* Reads tokens. A token is a text, or an object with the text as "content". Tokens that were found earlier are kept. */
 static ls_status read_tokens(const char *folder, const char *file, ls_chat *chat) {
     LS_PATH path = NULL;
     ls_json *document = NULL;

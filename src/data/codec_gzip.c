@@ -8,8 +8,8 @@
 
 typedef struct gzip {
     z_stream stream;
-    bool inside;  /* within a member */
-    bool decoded; /* at least one member */
+    bool inside;  /* decoding is within a member */
+    bool decoded; /* at least one member was decoded */
 } gzip;
 
 enum { GZIP_WINDOW = 15 + 16 }; /* zlib: the largest window, in the gzip format */
@@ -52,7 +52,7 @@ static const char *decode(void *state, ls_codec_step *step) {
     g->decoded = g->decoded || !g->inside;
     step->between = !g->inside;
     if (code == Z_OK || code == Z_STREAM_END || code == Z_BUF_ERROR)
-        return NULL; /* Z_BUF_ERROR: needs more input or room */
+        return NULL; /* Z_BUF_ERROR: more input or room is needed */
     return z->msg != NULL ? z->msg : "no memory";
 }
 

@@ -9,12 +9,15 @@
 
 enum { MOST_HEADER = 18 }; /* bytes of a frame's header (RFC 8878, section 3.1.1.1, with the magic number) */
 
-/* A frame so far. libzstd compares its size with that in its header only if the last block is not empty. */
+/*
+ * The frame that is being decoded. libzstd compares its size with that in its header only if the last block is not
+ * empty.
+ */
 typedef struct zstd {
     ZSTD_DStream *stream;
     unsigned char header[MOST_HEADER];
     size_t header_bytes;
-    unsigned long long bytes; /* decompressed */
+    unsigned long long bytes; /* decompressed bytes */
 } zstd;
 
 static void destroy(void *state) {
@@ -39,7 +42,7 @@ static void keep_header(zstd *z, const unsigned char *in, size_t n) {
     z->header_bytes += kept;
 }
 
-/* At the end of a frame. */
+/* Called at the end of a frame. */
 static bool has_stated_size(const zstd *z) {
     const unsigned long long stated = ZSTD_getFrameContentSize(z->header, z->header_bytes);
     return stated == ZSTD_CONTENTSIZE_UNKNOWN || stated == z->bytes;

@@ -54,12 +54,12 @@ void ls_store_free(ls_store *store) {
 typedef struct memory {
     const ls_document_form *form;
     ls_corpus *corpus;
-    size_t ends_capacity;   /* documents */
-    size_t learnt_capacity; /* words of 64 tokens */
-    size_t margin_capacity; /* pairs */
+    size_t ends_capacity;   /* in documents */
+    size_t learnt_capacity; /* in words of 64 tokens */
+    size_t margin_capacity; /* in pairs */
 } memory;
 
-/* Sets the bits of the last n tokens of the store, from `learnt`, or if that is NULL all to `value`. */
+/* Sets the bits of the last n tokens of the store: from `learnt` or, if that is NULL, all to `value`. */
 static ls_status set_learnt(memory *m, const uint8_t *learnt, bool value, int64_t n) {
     ls_corpus *c = m->corpus;
     const size_t words = (size_t)(c->store.count + 63) / 64;
@@ -245,7 +245,7 @@ static const ls_corpus_part *part_of(const ls_corpus *c, int64_t token) {
     return &c->parts[low];
 }
 
-/* Of a shard's tokens at .. at + n - 1, and of their marks. */
+/* Bytes of a shard's tokens at .. at + n - 1 and, if `marks`, of their marks. */
 static int64_t shard_bytes(const ls_corpus_part *part, int64_t at, int64_t n, bool marks) {
     const int64_t words = marks && part->learnt != NULL ? (at + n - 1) / 64 - at / 64 + 1 : 0;
     return n * part->width + words * (int64_t)sizeof *part->learnt;
@@ -258,7 +258,7 @@ ls_status ls_corpus_read(const ls_corpus *c, int64_t first, int64_t n, int32_t *
     LS_ASSERT(n > 0 && at + n <= part->count);
     if (bytes != NULL && c->shards.n > 0) *bytes += shard_bytes(part, at, n, learnt != NULL);
     ls_tokens_widen(part->tokens, part->width, at, n, ids);
-    uint32_t largest = 0; /* as unsigned numbers negative ids are large */
+    uint32_t largest = 0; /* as unsigned numbers, negative ids are large */
     for (int64_t i = 0; i < n; i++) largest = (uint32_t)ids[i] > largest ? (uint32_t)ids[i] : largest;
     for (int64_t i = 0; i < n && largest >= part->vocabulary; i++)
         if ((uint32_t)ids[i] >= part->vocabulary)
@@ -308,7 +308,7 @@ bool ls_corpus_learns(const ls_corpus *c, int64_t first, int64_t n) {
     return n > 0 && part_learns(part_of(c, first), first, n);
 }
 
-/* Of the `length` tokens of a document; the first one is no label. */
+/* How many of the `length` tokens of a document are kept. The first one is not a label. */
 static int64_t kept_length(const ls_document *document, int64_t length) {
     const ls_corpus *c = document->corpus;
     if (c->most == 0 || length <= c->most || c->too_long == LS_TOO_LONG_SPLIT) return length;
@@ -365,7 +365,7 @@ void ls_document_next(ls_document *document) {
     set_bounds(document);
 }
 
-/* Of tokens first .. first + n - 1, which lie in the part. */
+/* Counts the learnt ones of tokens first .. first + n - 1, which lie in the part. */
 static int64_t count_learnt(const ls_corpus_part *part, int64_t first, int64_t n) {
     if (part->learnt == NULL) return n;
     int64_t learnt = 0;

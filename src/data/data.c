@@ -14,13 +14,13 @@ struct ls_data {
     const ls_packer *packer;
     ls_packed packed;
     ls_data_summary summary;
-    ls_document_counts counts; /* of what is kept; and what was left out when it was read, or built */
-    ls_document_counts longer; /* what is left out because of the length of a sequence */
+    ls_document_counts counts; /* counts of what is kept, and of what was left out when it was read or built */
+    ls_document_counts longer; /* counts of what is left out because of the length of a sequence */
     int64_t S;
     int32_t vocabulary;
     int32_t filler; /* the id of padding: the end of document, if there is one */
     ls_epoch_order order;
-    bool compares, judges; /* the documents are answers (find_answers) */
+    bool compares, judges; /* kinds of answers that the documents are (find_answers) */
 };
 
 /* ---- opening ---- */
@@ -73,7 +73,7 @@ static ls_status open_shards(const ls_data_options *options, ls_data *data) {
     return ls_corpus_complete(&data->corpus, data->vocabulary);
 }
 
-/* Whether the documents are pairs of answers, or of an answer that is judged and another one. Shards hold none. */
+/* Finds out whether documents are pairs of answers, or of a judged answer and another one. Shards hold neither. */
 static ls_status find_answers(const ls_data_options *options, ls_data *data) {
     const ls_record_kind *kind;
     LS_TRY(ls_record_kind_find(options->form.records != NULL ? options->form.records : "text", &kind));
@@ -120,12 +120,12 @@ static ls_status limit_documents(const ls_data_options *options, ls_data *data) 
     data->counts.documents = data->corpus.documents - longer.unlearnt;
     data->counts.tokens = data->corpus.tokens - longer.tokens;
     data->counts.learnt = ls_corpus_learnt(&data->corpus);
-    /* That a text is split into windows leaves nothing out. */
+    /* Splitting a text into windows leaves nothing out. */
     if (too_long != LS_TOO_LONG_SPLIT || is_partly_learnt(&data->corpus)) data->longer.left_out = longer;
     return ls_ok();
 }
 
-/* Of pairs, which are in a sequence whole or not at all. */
+/* For pairs, which are either whole in a sequence or left out. */
 static void count_documents(ls_data *data) {
     data->counts.documents = data->corpus.documents;
     data->counts.tokens = data->corpus.tokens;
@@ -133,8 +133,8 @@ static void count_documents(ls_data *data) {
 }
 
 /*
- * What attention has to do for each sequence of an epoch, in the packer's order: the squares of the lengths of what
- * stands apart in it, its padding too. The caller frees *out.
+ * The work of attention for each sequence of an epoch, in the packer's order: the sum of the squared lengths of its
+ * passages and of its padding. The caller frees *out.
  */
 static ls_status find_work(const ls_data *data, int64_t **out) {
     const int64_t n = data->packed.sequences, S = data->S;
@@ -252,7 +252,7 @@ void ls_data_log_packing(const ls_data *data) {
            100.0 * (double)d->padding / ((double)d->windows * (double)data->S));
 }
 
-/* Sequences of an epoch in which no label is learnt. */
+/* Counts the sequences of an epoch in which no label is learnt. */
 static ls_status count_idle(const ls_data *data, int64_t *out) {
     const ls_corpus *c = &data->corpus;
     ls_passage *passages = malloc((size_t)(data->S + 1) * sizeof *passages);
@@ -261,7 +261,10 @@ static ls_status count_idle(const ls_data *data, int64_t *out) {
     for (int64_t i = 0; i < data->packed.sequences; i++) {
         bool learns = false;
         const int64_t n = data->packer->passages(&data->packed, c, data->S, i, passages);
-        /* The first token of a passage that is apart, and of a joined sequence, is no label. */
+        /*
+         * The first token of a joined sequence is not a label; nor is that of a passage if documents do not see each
+         * other.
+         */
         for (int64_t k = 0; k < n && !learns; k++) {
             const bool first = data->packer->apart || k == 0;
             const int64_t labels = passages[k].length - (data->packer->apart ? 0 : first);
@@ -301,13 +304,13 @@ void ls_data_log_table(const ls_data *data) {
 /* A sequence that is being read, from its first input on. */
 typedef struct reading {
     const ls_data *data;
-    ls_passage *passages; /* of the sequence, in their order */
+    ls_passage *passages; /* of the sequence, in order */
     int64_t n;
-    int64_t k, place; /* the passage that was looked at last, n: past them all; the place where it begins */
-    int32_t *ids;     /* [S + 1] room for some of the tokens */
+    int64_t k, place; /* the passage that was looked at last (n: after all of them), and the place where it begins */
+    int32_t *ids;     /* [S + 1]: room for some of the tokens */
     uint8_t *learnt;  /* [S + 1] */
     ls_sample *out;
-    int64_t written; /* inputs, to *out */
+    int64_t written; /* number of inputs that were written to *out */
 } reading;
 
 static void reading_end(const reading *r) {
@@ -317,8 +320,8 @@ static void reading_end(const reading *r) {
 }
 
 /*
- * Finds the passages of a sequence, and allocates room for their tokens. out may be NULL. reading_end is called
- * whatever the status is.
+ * Finds the passages of a sequence, and allocates room for their tokens. out may be NULL. reading_end must be called
+ * also after a failure.
  */
 static ls_status reading_begin(const ls_data *data, int64_t index, ls_sample *out, reading *r) {
     const size_t room = (size_t)data->S + 1;
@@ -334,7 +337,7 @@ static ls_status reading_begin(const ls_data *data, int64_t index, ls_sample *ou
     return ls_ok();
 }
 
-/* The passage that has place `at`, which is no earlier one than the last; NULL: `at` lies behind all passages. */
+/* The passage at place `at`, which does not decrease from call to call; NULL: `at` is after all passages. */
 static const ls_passage *passage_at(reading *r, int64_t at) {
     for (; r->k < r->n && at >= r->place + r->passages[r->k].length; r->k++) r->place += r->passages[r->k].length;
     return r->k < r->n ? &r->passages[r->k] : NULL;
@@ -361,7 +364,7 @@ static void write_inputs(reading *r, int64_t count, int64_t position) {
     r->written += count;
 }
 
-/* A teacher's words in the place of n tokens (none: first < 0), which are the labels of inputs from `at` on. */
+/* Reads a teacher's words for n tokens (first < 0: none), which are the labels of the inputs from `at` on. */
 static void read_words(const reading *r, int64_t first, int64_t n, int64_t at) {
     const int k = r->data->corpus.teacher.k;
     if (r->out->teacher_ids == NULL) return;
@@ -369,8 +372,8 @@ static void read_words(const reading *r, int64_t first, int64_t n, int64_t at) {
 }
 
 /*
- * Reads inputs from .. from + count - 1 where the passages of a sequence are S + 1 tokens, the last of them a label
- * only.
+ * Reads inputs from .. from + count - 1 of a sequence whose passages are S + 1 tokens together, the last of which is
+ * only a label.
  */
 static ls_status read_joined(reading *r, int64_t from, int64_t count) {
     int32_t *seen = r->out->seen != NULL ? r->out->seen + r->written : NULL;
@@ -380,7 +383,7 @@ static ls_status read_joined(reading *r, int64_t from, int64_t count) {
         const int64_t offset = from + done - r->place;
         some = ls_min(p->length - offset, count + 1 - done);
         LS_TRY(read_tokens(r, p->start + offset, some, done));
-        /* A token is the label of the input before it; the first one is none. */
+        /* A token is the label of the input before it; the first token is not a label. */
         const int64_t first = done == 0;
         read_words(r, p->start + offset + first, some - first, r->written + done + first - 1);
         for (int64_t i = first; i < some && seen != NULL; i++) seen[done + i - 1] = (int32_t)(offset + i);
@@ -389,7 +392,7 @@ static ls_status read_joined(reading *r, int64_t from, int64_t count) {
     return ls_ok();
 }
 
-/* The same where a passage is inputs whose labels are the tokens one further on; padding follows the last passage. */
+/* The same if a passage is inputs whose labels are the tokens one position later; padding follows the last passage. */
 static ls_status read_apart(reading *r, int64_t from, int64_t count) {
     for (int64_t done = 0, some; done < count; done += some) {
         const ls_passage *p = passage_at(r, from + done);
@@ -417,7 +420,7 @@ static ls_status read_run(reading *r, const ls_layout_run *run) {
     return ls_ok();
 }
 
-/* Where documents end: for attention and positions a joined sequence is one. */
+/* Writes where documents end. For attention and positions, a joined sequence is one document. */
 static void write_ends(const reading *r) {
     const int64_t S = r->data->S;
     ls_sample *out = r->out;
@@ -482,9 +485,9 @@ ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data_piece *out,
     reading r;
     const ls_status status = reading_begin(data, index, NULL, &r);
     int64_t place = 0, n = 0;
-    for (int64_t k = 0; k < r.n && place < data->S; k++) { /* r.n 0 after a failure */
+    for (int64_t k = 0; k < r.n && place < data->S; k++) { /* r.n is 0 after a failure */
         int64_t start;
-        const int64_t length = ls_min(r.passages[k].length, data->S - place); /* the last token is a label only */
+        const int64_t length = ls_min(r.passages[k].length, data->S - place); /* the last token is only a label */
         const int64_t document = ls_corpus_document(&data->corpus, r.passages[k].start, &start);
         out[n++] = (ls_data_piece){place, document, r.passages[k].start - start, length};
         place += length;
@@ -497,11 +500,12 @@ ls_status ls_data_pieces(const ls_data *data, int64_t index, ls_data_piece *out,
 ls_status ls_data_answers(const ls_data *data, int64_t index, uint8_t *out) {
     reading r;
     const ls_corpus *c = &data->corpus;
-    const uint64_t *marks = c->answers != NULL ? c->answers : c->learnt; /* of the store, the only part */
+    /* marks of the store, which is the only part */
+    const uint64_t *marks = c->answers != NULL ? c->answers : c->learnt;
     const ls_status status = reading_begin(data, index, NULL, &r);
     LS_ASSERT(data->packer->pairs);
     memset(out, 0, (size_t)data->S);
-    for (int64_t k = 0; k < r.n; out += r.passages[k++].length) /* r.n 0 after a failure */
+    for (int64_t k = 0; k < r.n; out += r.passages[k++].length) /* r.n is 0 after a failure */
         for (int64_t i = 0; i < r.passages[k].length; i++) out[i] = ls_mark_at(marks, r.passages[k].start + i + 1);
     reading_end(&r);
     return status;
@@ -531,7 +535,7 @@ ls_status ls_data_wanted(const ls_data *data, int64_t document, bool *out) {
 
 /* ---- what identifies data ---- */
 
-/* A bijection that spreads each bit over all of them: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014). */
+/* A bijection in which each bit affects all bits: the finaliser of SplitMix64 (Steele, Lea and Flood, 2014). */
 static uint64_t mix(uint64_t x) {
     x += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);

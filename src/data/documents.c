@@ -1,13 +1,13 @@
 /*
- * Files to documents: batches of records are read one after the other, encoded on all threads, and given to a sink in
- * their order.
+ * Documents from files: batches of records are read one after the other, encoded on all threads, and passed to a sink
+ * in order.
  */
 #include "data/documents_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LOGGED = 5 }; /* records left out; more are only counted */
+enum { MOST_LOGGED = 5 }; /* logged records that are left out; further ones are only counted */
 
 /* ---- the frame ---- */
 
@@ -56,7 +56,7 @@ void ls_frame_text(const ls_tokenizer *tokenizer, const int32_t *ids, int n, cha
     ls_text text = {0};
     snprintf(out, room, "none");
     if (n > 0 && ids[0] >= 0 && ls_tokenizer_decode(tokenizer, ids, (size_t)n, &text).code == LS_OK)
-        snprintf(out, room, "token %d", ids[0]); /* in case that it has no text */
+        snprintf(out, room, "token %d", ids[0]); /* if the token has no text */
     for (size_t at = 0, used = 0, length; at < text.count && used + 8 < room; at += length) {
         length = ls_printable_at(text.byte + at, text.count - at);
         used += (size_t)(length > 0 ? snprintf(out + used, room - used, "%.*s", (int)length, text.byte + at)
@@ -70,7 +70,10 @@ void ls_frame_text(const ls_tokenizer *tokenizer, const int32_t *ids, int n, cha
 
 static const char *or_default(const char *word, const char *initial) { return word != NULL ? word : initial; }
 
-/* Where only some records are conversations, that there is no template is an error of the first of these. */
+/*
+ * If only some kinds of records are conversations, a missing template is reported as the error of the first
+ * conversation.
+ */
 static ls_status open_chat(const ls_text_form *form, const ls_tokenizer *tokenizer, const char *folder, ls_chat_use use,
                            ls_chat *out) {
     const ls_chat_options options = {
@@ -95,7 +98,7 @@ ls_status ls_document_form_find(const ls_text_form *form, const ls_tokenizer *to
         return ls_error(LS_UNSUPPORTED, "--records is '%s': %s", made.kind->name, made.kind->refused);
     if (made.kind->chat != LS_CHAT_NONE) LS_TRY(open_chat(form, tokenizer, folder, made.kind->chat, &made.chat));
     made.chat.removes_begin = !is_auto(begin);
-    /* A template writes its own begin token. */
+    /* The template writes its own begin token. */
     if (made.kind->chat == LS_CHAT_ALL && !made.chat.removes_begin) begin = "none";
     const ls_status status = ls_frame_find(tokenizer, begin, form->end, &made.frame);
     if (status.code == LS_OK)
@@ -117,10 +120,10 @@ typedef struct reader {
     ls_record_encoder *encoder;
     ls_pool *pool;
     bool in_document;
-    int64_t tokens;           /* of the current document so far */
-    ls_learnt_tokens held;    /* the beginning of the current document, where a long one is not kept as it is */
-    bool all_learnt;          /* held.learnt does not count */
-    ls_teacher_words teacher; /* of the first record that has one, without its words */
+    int64_t tokens;           /* tokens of the current document so far */
+    ls_learnt_tokens held;    /* the beginning of the current document, if long documents are not kept as they are */
+    bool all_learnt;          /* all tokens are learnt, and held.learnt is not used */
+    ls_teacher_words teacher; /* of the first record that has a teacher, without its words */
     int64_t logged;
 } reader;
 
@@ -169,7 +172,7 @@ static ls_status append(reader *r, const int32_t *ids, const uint8_t *learnt, in
     return r->sink->append(r->sink->context, ids, learnt, n);
 }
 
-/* Ends a document of which only the beginning was given to append, or held. */
+/* Ends a document of which only the beginning was held. */
 static ls_status end_held(reader *r, bool begun, bool end_learnt, ls_place next) {
     const ls_document_reading *of = r->reading;
     const int64_t kept = (int64_t)r->held.tokens.count, n = r->tokens;
@@ -190,7 +193,7 @@ static ls_status end_held(reader *r, bool begun, bool end_learnt, ls_place next)
     return end_document(r, end_learnt && n <= of->longest, next);
 }
 
-/* Holds what of a record may be kept, until the document is whole. */
+/* Holds the part of a record that may be kept, until the document is complete. */
 static ls_status hold(reader *r, const ls_text_record *record, const ls_encoded *encoded, ls_place next) {
     if (!r->in_document) r->tokens = before(r, encoded->begun);
     r->in_document = true;
@@ -203,7 +206,7 @@ static ls_status hold(reader *r, const ls_text_record *record, const ls_encoded 
     return record->last ? end_held(r, encoded->begun, encoded->end_learnt, next) : ls_ok();
 }
 
-/* An answer: whether it is wanted is marked in front, at a token that is no label. */
+/* Adds an answer. The mark that says whether it is wanted is at its first token, which is not a label. */
 static ls_status add_answer(reader *r, const ls_encoded *encoded, int64_t first, int64_t past, ls_place next) {
     const ls_frame *frame = &r->reading->form->frame;
     const ls_answer_marks *marks = &encoded->answers;
@@ -226,7 +229,7 @@ static ls_status add_pair(reader *r, const ls_encoded *encoded, ls_place next) {
     return add_answer(r, encoded, marks->first, encoded->n, next);
 }
 
-/* All records of a teacher have as many words, at the same temperature. */
+/* Checks that all records of a teacher have the same number of words, at the same temperature. */
 static ls_status check_teacher(reader *r, const ls_text_record *record, const ls_teacher_words *of) {
     const ls_teacher_words *first = &r->teacher;
     const char *path = r->reading->inputs->input[record->at.input].path;
@@ -241,7 +244,10 @@ static ls_status check_teacher(reader *r, const ls_text_record *record, const ls
     return ls_ok();
 }
 
-/* Those of the tokens that the document will have: without that of an end that it does not get (--end none). */
+/*
+ * Passes on the words for the tokens that the document will have: without those for the end of document if it gets none
+ * (--end none).
+ */
 static ls_status teach(const reader *r, const ls_encoded *encoded) {
     int64_t learnt = encoded->end_learnt && r->reading->form->frame.end >= 0;
     for (int64_t i = 0; i < encoded->n; i++) learnt += encoded->learnt[i];

@@ -1,5 +1,5 @@
 /*
- * data: files to documents. `data build` (build.c) and the commands that read texts into memory (corpus.c) both read
+ * data: documents from files. `data build` (build.c) and the commands that read texts into memory (corpus.c) both read
  * documents here, so that the same files give the same documents everywhere.
  */
 #ifndef LS_DATA_DOCUMENTS_IMPL_H
@@ -23,7 +23,7 @@ typedef struct ls_frame {
 
 /*
  * begin and end are the text of a token, "none", or "auto" (or NULL): the tokens that the tokenizer's files put before
- * a text, and its end of document. LS_USAGE names the flag whose text is no token.
+ * a text, and its end of document. LS_USAGE names the flag whose text is not a token.
  */
 LS_MUST_USE ls_status ls_frame_find(const ls_tokenizer *tokenizer, const char *begin, const char *end, ls_frame *out);
 /* The texts of tokens, such as "<|begin_of_text|>", or "none". */
@@ -40,18 +40,18 @@ typedef struct ls_document_form {
     ls_chat chat; /* for conversations */
 } ls_document_form;
 
-/* folder: of the tokenizer, for its chat template; NULL: it has none. All arguments are borrowed. */
+/* folder: that of the tokenizer, for its chat template; NULL: none. All arguments are borrowed. */
 LS_MUST_USE ls_status ls_document_form_find(const ls_text_form *form, const ls_tokenizer *tokenizer, const char *folder,
                                             ls_document_form *out);
 void ls_document_form_free(ls_document_form *form); /* a zeroed one is allowed */
 
-/* Receives documents: begin, any number of appends, end. The sink adds the tokens of the frame itself. */
+/* Receives documents: begin, any number of appends, end. The sink itself adds the tokens of the frame. */
 typedef struct ls_document_sink {
     void *context;
-    /* framed: the frame's begin tokens come first; learnt: whether these are. */
+    /* framed: the frame's begin tokens come first; learnt: whether they are learnt. */
     ls_status (*begin)(void *context, bool framed, bool learnt);
     ls_status (*append)(void *context, const int32_t *ids, const uint8_t *learnt, int64_t n);
-    /* learnt: whether the end of document is; next: where the next record begins. */
+    /* learnt: whether the end of document is learnt; next: where the next record begins. */
     ls_status (*end)(void *context, bool learnt, ls_place next);
     ls_status (*batch)(void *context, ls_place place); /* after each batch of records; NULL: not called */
     /* The next two documents are a pair whose record has a margin. NULL: there are no pairs. */
@@ -66,7 +66,8 @@ typedef struct ls_document_reading {
     const ls_input_list *inputs;
     ls_place from;
     int threads;
-    int64_t longest;  /* of a document that is longer, without its end, the form says what becomes; 0: none is */
+    /* most tokens of a document, without its end; the form says what happens to a longer one. 0: no limit */
+    int64_t longest;
     bool skip_binary; /* files that are no text are skipped and counted; other unreadable files are errors */
 } ls_document_reading;
 
@@ -78,7 +79,8 @@ LS_MUST_USE ls_status ls_documents_read(const ls_document_reading *reading, cons
 
 /* Counts the learnt tokens of the store, each of which has words of the corpus's teacher. */
 LS_MUST_USE ls_status ls_teacher_count(ls_corpus *corpus);
-/* The words in the place of token `at` of a part: k ids and log-probabilities. at < 0: of a token that is not learnt.
+/*
+ * The words for the place of token `at` of a part: k ids and log-probabilities. at < 0: for a token that is not learnt.
  */
 void ls_teacher_words_of(const ls_corpus_part *part, int64_t at, int32_t *ids, float *logprobs);
 

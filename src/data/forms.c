@@ -1,4 +1,4 @@
-/* Conversations in other forms than "messages", rewritten as such. */
+/* Rewrites conversations in other forms into records with "messages". */
 #include "data/forms_impl.h"
 
 #include "base/base.h"
@@ -43,7 +43,7 @@ static ls_status close_record(ls_json_buffer *out, ls_json_value record) {
     return add(out, "}");
 }
 
-/* Appends members of an object except those named. */
+/* Appends the members of an object except those named. */
 static ls_status add_other_members(ls_json_buffer *out, ls_json_value object, const char *const *except) {
     void *cursor = NULL;
     const char *key;
@@ -62,7 +62,7 @@ static ls_status check_text(ls_json_value value) {
     return ls_json_as_bytes(value, &text, &bytes);
 }
 
-/* A member "system" with a text that is not empty becomes the first message. */
+/* A member "system" with a non-empty text becomes the first message. */
 static ls_status add_system(ls_json_buffer *out, ls_json_value record) {
     const ls_json_value system = ls_json_field(record, "system");
     if (!ls_json_has(record, "system")) return ls_ok();
@@ -74,7 +74,7 @@ static ls_status add_system(ls_json_buffer *out, ls_json_value record) {
 
 /* ---- ShareGPT ---- */
 
-/* Roles by their names. calls: the text is a call of a tool, or an array of calls. */
+/* Roles by their names. calls: the text is a tool call, or an array of tool calls. */
 static const struct {
     const char *name, *role;
     bool calls;
@@ -115,7 +115,7 @@ static ls_status add_call(ls_json_buffer *out, ls_json_value call) {
     return add(out, "}");
 }
 
-/* The text of a message is JSON: a call, or an array of calls, each with a name and arguments. */
+/* The text of a message is JSON: a tool call, or an array of them, each with a name and arguments. */
 static ls_status add_calls(ls_json_buffer *out, ls_json_value value) {
     LS_PATH name = NULL;
     ls_json *calls = NULL;
@@ -176,7 +176,7 @@ static ls_status add_exchange(ls_json_buffer *out, ls_json_value pair) {
     return ls_ok();
 }
 
-/* The message of the user: the instruction, and on a new line the input, as far as they are not empty. */
+/* The user's message: the instruction and, on a new line, the input; empty ones are left out. */
 static ls_status add_instruction(ls_json_buffer *out, ls_json_value record) {
     static const char *const names[] = {"instruction", "input"};
     ls_json_buffer text = {0};
@@ -212,7 +212,7 @@ ls_status ls_rewrite_alpaca(ls_json_value record, ls_json_buffer *out) {
 
 /* ---- a prompt of messages, and an answer of messages ---- */
 
-/* context: an answer among them is not learnt. */
+/* context: if the message is an answer, it is not learnt. */
 static ls_status add_message(ls_json_buffer *out, ls_json_value message, bool context) {
     static const char *const train[] = {"train", NULL}, *const none[] = {NULL};
     const char *role = "";

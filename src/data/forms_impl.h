@@ -9,7 +9,7 @@
 
 /*
  * Appends the text of a record with "messages", and with the tools, documents and chat_template_kwargs of the given
- * one. LS_INVALID names the value that is not of the form.
+ * record. LS_INVALID names the value that does not have the form.
  */
 typedef ls_status (*ls_record_rewriting)(ls_json_value record, ls_json_buffer *out);
 
@@ -22,8 +22,8 @@ LS_MUST_USE ls_status ls_rewrite_alpaca(ls_json_value record, ls_json_buffer *ou
 LS_MUST_USE ls_status ls_rewrite_completion(ls_json_value record, ls_json_buffer *out);
 
 /*
- * The same of the messages of `prompt` (a list, or missing) followed by those of `answer` (a list). The answers among
- * the first `context` of them all are not learnt.
+ * The same for the messages of `prompt` (a list, or missing) followed by those of `answer` (a list). Answers among the
+ * first `context` messages are not learnt.
  */
 LS_MUST_USE ls_status ls_rewrite_answer(ls_json_value record, ls_json_value prompt, ls_json_value answer,
                                         size_t context, ls_json_buffer *out);

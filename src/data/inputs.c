@@ -1,4 +1,4 @@
-/* Which files the user's paths mean (files, folders, patterns), and what kind of input each file is. */
+/* Finds which files the user's paths mean (files, folders, patterns), and the kind of each file. */
 #include "base/base.h"
 #include "data/source_impl.h"
 #include "format/format.h"
@@ -69,7 +69,7 @@ static void free_paths(path_list *paths) {
     *paths = (path_list){0};
 }
 
-/* A pattern that the shell did not expand. A file with exactly this name has precedence. */
+/* Whether it is a pattern that the shell did not expand. A file with exactly this name takes precedence. */
 static bool is_pattern(const char *path) {
     struct stat info;
     return strpbrk(path, "*?[") != NULL && stat(path, &info) != 0;
@@ -93,7 +93,7 @@ static bool ends_with(const char *path, size_t length, const char *suffix) {
     return length > n && strncmp(path + length - n, suffix, n) == 0;
 }
 
-/* Kinds of files by the ending of their names, without that of a compression. */
+/* Kinds of files by the ending of their names, after the ending of a compression is removed. */
 static const struct {
     const char *suffix;
     ls_input_kind kind;
@@ -108,8 +108,8 @@ static const struct {
     {"text", LS_INPUT_TEXT}, {"jsonl", LS_INPUT_LINES}, {"json", LS_INPUT_VALUES}, {"parquet", LS_INPUT_LINES}};
 
 /*
- * Formats that are not read, by the ending of the name, and what the user can do. text: --format text reads it all the
- * same.
+ * Formats that are not read, by the ending of the name, and what the user can do. text: --format text reads it
+ * nevertheless.
  */
 #define DECOMPRESS "is not read; decompress it, or use gzip (.gz) or zstd (.zst)"
 #define TABLE "is not read; write it as Parquet, such as with pandas: df.to_parquet('x.parquet')"
@@ -159,7 +159,7 @@ static bool format_kind(const char *format, ls_input_kind *out) {
     return false;
 }
 
-/* named: the user named this file, so that an unsupported format is an error. */
+/* named: the user named this file, so an unsupported format is an error. */
 static ls_status describe(const char *path, const char *format, bool named, ls_input *out) {
     struct stat info;
     size_t stem;

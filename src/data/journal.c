@@ -1,6 +1,7 @@
 /*
- * How far a build is: build.jsonl while it runs, shards.json when it is done. A line of the journal holds the request,
- * the state of the build after a shard, and the shard's checksum. The first line is written before the first shard.
+ * Records the progress of a build: build.jsonl while it runs, shards.json when it is done. A line of the journal holds
+ * the request, the state of the build after a shard, and the shard's checksum. The first line is written before the
+ * first shard.
  */
 #include "data/build_impl.h"
 
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Field i of the state with its name, without what is left out; NULL past the last one. */
+/* Field i of the state with its name, without the fields of left_out; NULL past the last one. */
 static int64_t *count_field(ls_build_state *s, size_t i, const char **name) {
     const struct {
         const char *name;
@@ -29,12 +30,12 @@ static void put_left_out(ls_json_writer *w, const ls_left_out *left_out) {
     for (size_t i = 0; (field = ls_left_out_field(&copy, i, &name)) != NULL; i++) ls_json_put_int(w, name, *field);
 }
 
-/* Older versions do not count all of it. */
+/* Older versions do not have all of these counts. */
 static ls_status read_left_out(ls_json_value object, ls_left_out *out) {
     const char *name;
     int64_t *field;
     for (size_t i = 0; (field = ls_left_out_field(out, i, &name)) != NULL; i++)
-        LS_TRY(ls_json_int_or(object, name, 0, 0, INT64_MAX / 2, field)); /* / 2: more is added */
+        LS_TRY(ls_json_int_or(object, name, 0, 0, INT64_MAX / 2, field)); /* / 2: more is added later */
     return ls_ok();
 }
 
@@ -114,7 +115,7 @@ static ls_status append_line(const ls_build_options *o, ls_build_state *s) {
     const int64_t *field;
     for (size_t i = 0; (field = count_field(s, i, &name)) != NULL; i++) ls_json_put_int(w, name, *field);
     put_left_out(w, &s->count.left_out);
-    return ls_jsonl_append(path, w); /* not synced: a shard whose line is lost is made again */
+    return ls_jsonl_append(path, w); /* not synced: a shard whose line is lost is built again */
 }
 
 ls_status ls_journal_add(const ls_build_options *o, ls_build_state *s, const ls_shard_header *shard) {
@@ -157,14 +158,14 @@ static ls_status read_line(const ls_build_options *o, ls_json_value line, ls_bui
     int64_t shard;
     uint64_t request, checksum;
     ls_built_shard built;
-    const int64_t expected = s->place.line == 0 ? -1 : s->n_shards; /* the first line is about no shard */
+    const int64_t expected = s->place.line == 0 ? -1 : s->n_shards; /* the first line does not concern a shard */
     LS_TRY(ls_json_int(line, "shard", expected, expected, &shard));
     LS_TRY(get_hex(line, "request", &request));
     if (request != s->request) return request_error(o, "an unfinished build");
     const char *name;
     int64_t *field;
     for (size_t i = 0; (field = count_field(s, i, &name)) != NULL; i++)
-        LS_TRY(ls_json_int(line, name, 0, INT64_MAX / 2, field)); /* / 2: more is added */
+        LS_TRY(ls_json_int(line, name, 0, INT64_MAX / 2, field)); /* / 2: more is added later */
     LS_TRY(read_left_out(line, &s->count.left_out));
     if (shard < 0) return check_totals(line, s);
     LS_TRY(get_hex(line, "checksum", &checksum));
@@ -264,7 +265,7 @@ static ls_status check_empty(const ls_build_options *o) {
     return status;
 }
 
-/* Removes the temporary files of ls_file_write, which builds leave that are killed while they write shards.json. */
+/* Removes temporary files of ls_file_write, which remain if a build is killed while it writes shards.json. */
 static ls_status remove_leftovers(const ls_build_options *o) {
     static const char begin[] = LS_SHARDS_FILE ".tmp-";
     ls_file_names names;
@@ -298,7 +299,7 @@ ls_status ls_journal_begin(const ls_build_options *o, ls_build_state *s, bool *d
     LS_TRY(remove_leftovers(o));
     LS_TRY(has_shards(path, &has_shard));
     if (has_shard) return read_journal(o, path, s);
-    LS_TRY(ls_file_remove_tree(path)); /* it has no shard, so any new build may begin */
+    LS_TRY(ls_file_remove_tree(path)); /* the journal names no shard, so any new build may begin */
     s->place = (ls_place){0, 0, 1};
     LS_TRY(append_line(o, s));
     return ls_file_sync(o->out); /* without the journal the next build would refuse the shards */
@@ -327,7 +328,7 @@ static void put_shards(const ls_build_state *s, ls_json_writer *w) {
     ls_json_close(w);
 }
 
-/* The frame's tokens. The begin token that a chat template writes is not among them. */
+/* Writes the frame's tokens. A begin token that the chat template writes is not among them. */
 static void put_frame(const ls_frame *frame, ls_json_writer *w) {
     ls_json_open_array(w, "begin");
     for (int i = 0; i < frame->n_begin; i++) ls_json_put_int(w, NULL, frame->begin[i]);

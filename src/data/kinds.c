@@ -1,4 +1,4 @@
-/* The kinds of records of JSON, one row each, and how the tokens of a record are found. */
+/* The kinds of JSON records, one row each, and how the tokens of a record are found. */
 #include "data/chat_impl.h"
 #include "data/forms_impl.h"
 #include "data/preference_impl.h"
@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a record should have been ---- */
+/* ---- errors about records -------- */
 
 static const ls_record_kind *find_like(ls_json_value record);
 
-/* The error about a member that is missing: what was expected, and which kind this record is of. */
+/* The error for a missing member: what was expected, and which kind this record seems to be. */
 static ls_status expected_text(ls_json_value record, ls_json_value missing, const char *expected) {
     const ls_record_kind *like = find_like(record);
     if (like == NULL) return ls_json_error(missing, "%s; --format text takes a file as it is", expected);
@@ -29,7 +29,7 @@ static ls_status check_members(const ls_record_kind *kind, ls_json_value record)
 
 /* ---- texts ---- */
 
-/* field "meta.text" is the member of that name, or the member "text" of the object "meta". */
+/* field "meta.text" means the member of that name or, if there is none, the member "text" of the object "meta". */
 static ls_status find_text(ls_json_value object, const char *field, ls_json_value *out) {
     char name[200];
     for (const char *dot; !ls_json_has(object, field) && (dot = strchr(field, '.')) != NULL; field = dot + 1) {
@@ -43,7 +43,7 @@ static ls_status find_text(ls_json_value object, const char *field, ls_json_valu
     return ls_json_has(object, field) ? ls_ok() : expected_text(object, *out, "a text; --field says where it is");
 }
 
-/* Members besides the field, or besides the object that it is in. */
+/* Finds members other than the field, or other than the object that contains the field. */
 static void find_other_members(const char *field, ls_json_value object, ls_unread *unread) {
     char head[64];
     snprintf(head, sizeof head, "%.*s", (int)strcspn(field, "."), field);
@@ -117,7 +117,10 @@ static ls_status encode_completion(const ls_encode_options *o, ls_json_value obj
 
 /* ---- segments of text, each learnt or not ---- */
 
-/* The record's own text is all of the document: it begins without the frame, and what ends it is learnt as it says. */
+/*
+ * The record's text is the whole document: it begins without the frame, and the record decides whether its end is
+ * learnt.
+ */
 static ls_status end_own(const ls_encode_options *o, size_t start, ls_json_value learnt, ls_learnt_tokens *out) {
     const size_t n = out->tokens.count - start;
     if (n == 0 || memchr(out->learnt + start, true, n) == NULL)
@@ -138,7 +141,7 @@ static ls_status append_segment(ls_json_value segment, ls_marked_text *marked) {
     return bytes > 0 ? ls_marked_append_token(marked, text, bytes, learnt, -1) : ls_ok();
 }
 
-/* Each segment is encoded by itself, with the special tokens that it spells. */
+/* Encodes each segment by itself; special tokens are recognised in its text. */
 static ls_status encode_segments(const ls_encode_options *o, ls_json_value record, ls_learnt_tokens *out) {
     const size_t start = out->tokens.count;
     ls_marked_text marked = {0};
@@ -156,12 +159,12 @@ static ls_status encode_segments(const ls_encode_options *o, ls_json_value recor
 
 /* ---- ids ---- */
 
-/* Lists beside input_ids, each of the same length. */
+/* The lists besides input_ids, each of the same length. */
 enum { LABELS, ATTENTION, COMPLETION, ASSISTANT, ID_LISTS };
 static const char *const id_lists[ID_LISTS + 1] = {"labels", "attention_mask", "completion_mask", "assistant_masks",
                                                    NULL};
 
-/* Item i of a list of integers from least to most. */
+/* Reads item i of a list of integers, which must be from `least` to `most`. */
 static ls_status read_item(ls_json_value list, size_t i, int64_t least, int64_t most, int64_t *out) {
     const ls_json_plain plain = ls_json_item_plain(list, i);
     *out = plain.integer;
@@ -169,7 +172,7 @@ static ls_status read_item(ls_json_value list, size_t i, int64_t least, int64_t 
     return ls_json_as_int(ls_json_item(list, i), least, most, out);
 }
 
-/* *learnt: what label i says, which is the id at its place or -100. */
+/* Label i is the id at its place, or -100: then *learnt is false. */
 static ls_status read_label(ls_json_value labels, size_t i, int64_t id, bool *learnt) {
     int64_t label;
     LS_TRY(read_item(labels, i, INT32_MIN, INT32_MAX, &label));
@@ -179,7 +182,10 @@ static ls_status read_label(ls_json_value labels, size_t i, int64_t id, bool *le
                          LS_LABEL_IGNORED, (long long)id);
 }
 
-/* start: of the record's tokens; teacher: its lists, or NULL. The first token is in no place that is predicted. */
+/*
+ * start: index of the record's first token; teacher: its lists, or NULL. The first token is never predicted, so it has
+ * no words.
+ */
 static ls_status append_listed(const ls_encode_options *o, ls_json_value ids, const ls_json_value *lists, size_t i,
                                size_t start, const ls_teacher_lists *teacher, ls_learnt_tokens *out) {
     int64_t id, bit = 1;
@@ -230,7 +236,7 @@ static ls_status encode_ids(const ls_encode_options *o, ls_json_value record, ls
     return encode_listed(o, record, NULL, (const char *const[]){"input_ids", NULL}, out);
 }
 
-/* document and offset say of which text a record is. */
+/* The members document and offset say from which text a record is. */
 static ls_status encode_teacher(const ls_encode_options *o, ls_json_value record, ls_learnt_tokens *out) {
     static const char *const read[] = {
         "input_ids", "teacher_ids", "teacher_logprobs", "teacher_temperature", "document", "offset", NULL};
@@ -339,7 +345,7 @@ static const ls_record_kind kinds[] = {
      .refused = ANSWERED},
 };
 
-/* How many members a kind has, if the record has them all; else 0. */
+/* The number of a kind's members if the record has all of them; else 0. */
 static int members_of(const ls_record_kind *kind, ls_json_value record) {
     int n = 0;
     for (; n < LS_KIND_MEMBERS && kind->members[n] != NULL; n++)
@@ -347,7 +353,7 @@ static int members_of(const ls_record_kind *kind, ls_json_value record) {
     return n;
 }
 
-/* The kind of a record, as its members say: of several the one with most members. NULL: none. */
+/* Finds the kind of a record from its members: of the kinds that fit, the one with the most members. NULL: none. */
 static const ls_record_kind *find_like(ls_json_value record) {
     const ls_record_kind *found = NULL;
     for (size_t i = 0; i < LS_COUNT(kinds); i++) {
@@ -371,7 +377,7 @@ ls_status ls_record_kind_find(const char *name, const ls_record_kind **out) {
 
 ls_status ls_record_encode(const ls_encode_options *o, const ls_record_kind *kind, ls_json_value value,
                            ls_learnt_tokens *out) {
-    /* Where a text is, its own options say. */
+    /* For texts, other options say where the text is. */
     if (kind->encode != encode_text) LS_TRY(check_members(kind, value));
     return kind->encode(o, value, out);
 }

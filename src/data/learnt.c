@@ -1,4 +1,4 @@
-/* Tokens, each learnt or not. */
+/* Lists of tokens, each learnt or not. */
 #include "data/records_impl.h"
 
 #include <stdlib.h>

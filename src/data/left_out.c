@@ -1,4 +1,7 @@
-/* What of records is left out or not learnt: adding it up, names of members that nothing reads, and the table. */
+/*
+ * What is left out of records or not learnt: adds it up, collects names of members that nothing reads, and logs the
+ * table.
+ */
 #include "data/left_out_impl.h"
 
 #include "base/base.h"

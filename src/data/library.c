@@ -8,7 +8,10 @@
 #define SHARD_TOKENS ((int64_t)1 << 26)
 enum { MOST_THREADS = 1024 };
 
-/* The first Ctrl-C ends after the batch, and says how to go on; a second one ends at once. */
+/*
+ * The first Ctrl-C ends the build after the current batch, and a message says how to resume; a second one ends it at
+ * once.
+ */
 static volatile sig_atomic_t stopped;
 static void stop(int number) {
     (void)number;

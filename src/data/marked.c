@@ -1,4 +1,4 @@
-/* Marked texts: collecting their parts, and encoding them as tokens of which some are learnt. */
+/* Marked texts: collects their parts, and encodes them as tokens, some of which are learnt. */
 #include "base/base.h"
 #include "data/chat_impl.h"
 
@@ -9,7 +9,7 @@ static ls_status no_memory(size_t bytes) {
     return ls_error(LS_NO_MEMORY, "no memory for a record of %zu bytes", bytes);
 }
 
-/* Bytes [start, end) are learnt. */
+/* Marks bytes [start, end) as learnt. */
 static ls_status add_learnt(ls_marked_text *m, size_t start, size_t end) {
     if (m->n_learnt > 0 && m->learnt[m->n_learnt - 1].end == start) {
         m->learnt[m->n_learnt - 1].end = end;
@@ -66,15 +66,15 @@ typedef struct encoding {
     const ls_marked_text *marked;
     ls_plain_text plain;
     bool has_plain;       /* false: special tokens are recognised in the text */
-    size_t next;          /* the first learnt range that ends after what was encoded */
+    size_t next;          /* the first learnt range that ends after the bytes that have been encoded */
     size_t budget;        /* bytes that may still be encoded a second time to find which tokens are learnt */
     ls_token_list prefix; /* scratch */
     ls_learnt_tokens *out;
 } encoding;
 
 /*
- * *out: how many of the n tokens `ids` of the text from `from` on cover its bytes before `to`. A token that covers
- * bytes on both sides of `to` counts if `across`. It encodes text[from, to) alone and compares.
+ * *out: how many of the n tokens `ids` of the text that begins at `from` cover its bytes before `to`. A token that
+ * covers bytes on both sides of `to` counts if `across`. To find this, encodes text[from, to) alone and compares.
  */
 static ls_status tokens_before(encoding *e, size_t from, size_t to, bool across, const int32_t *ids, size_t n,
                                size_t *out) {
@@ -91,7 +91,7 @@ static ls_status tokens_before(encoding *e, size_t from, size_t to, bool across,
     return ls_ok();
 }
 
-/* Encodes bytes [from, to), which hold no special token, and sets which of their tokens are learnt. */
+/* Encodes bytes [from, to), which hold no special token, and marks which of their tokens are learnt. */
 static ls_status encode_bytes(encoding *e, size_t from, size_t to) {
     const ls_marked_text *m = e->marked;
     const size_t start = e->out->tokens.count;

@@ -1,4 +1,4 @@
-/* A record with messages, as the chat template writes it. */
+/* Encodes a record with messages, as rendered by the chat template. */
 #include "data/chat_impl.h"
 #include "data/records_impl.h"
 

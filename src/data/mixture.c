@@ -1,4 +1,4 @@
-/* Several data sets in one order: their names and weights, and which sequence of which of them is read when. */
+/* Several data sets in one order: their names and weights, and which sequence of which set is read when. */
 #include "data/data.h"
 #include "data/order_impl.h"
 
@@ -11,13 +11,13 @@ static ls_status wrong(const char *word, const char *expected) {
     return ls_error(LS_USAGE, "--data has '%s'; expected %s", word, expected);
 }
 
-/* A word NAME@WEIGHT=PATH; a file of exactly this name is a path. */
+/* Whether a word is NAME@WEIGHT=PATH; a file with exactly this name is a path instead. */
 static bool is_weighted(const char *word) {
     const char *at = strchr(word, '@'), *equals = strchr(word, '=');
     return at != NULL && equals != NULL && at < equals && !ls_file_exists(word);
 }
 
-/* Cuts the word, which is the mixture's own. */
+/* Splits the word, which the mixture owns, and adds its set. */
 static ls_status add_set(ls_mixture *m, char *word) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
     char *at = strchr(word, '@'), *equals = strchr(word, '='), *end = NULL;
@@ -58,7 +58,7 @@ static ls_status find_sets(const ls_data_options *o, ls_mixture *m) {
 
 ls_status ls_mixture_open(const ls_data_options *options, ls_mixture *out) {
     ls_data_options o = *options;
-    if (o.n_paths < 1) return ls_data_open(options, &(ls_data *){NULL}); /* which says so */
+    if (o.n_paths < 1) return ls_data_open(options, &(ls_data *){NULL}); /* which reports the error */
     LS_TRY(find_sets(options, out));
     out->seed = options->seed;
     if (out->n > 1 && options->group > 0)

@@ -1,11 +1,11 @@
 /*
  * best: best-fit-decreasing packing (Ding et al., "Fewer Truncations Improve Language Modeling", arXiv 2404.10830). A
- * document of more than S inputs is cut into pieces of S, each a sequence by itself. The rest of it, and every shorter
- * document, is put, longest first, into the sequence (bin) with the least room that suffices, or into a new one. No
- * document of up to S inputs is cut.
+ * document of more than S inputs is cut into pieces of S, each a sequence of its own. The remaining piece, and every
+ * shorter document, is put, longest first, into the sequence (bin) with the least room that suffices, or into a new
+ * one. No document of up to S inputs is cut.
  *
- * Memory: 4 bytes per document, its link in a chain (first of the documents of one length, then of those of one bin),
- * and 8 bytes per bin.
+ * Memory: 4 bytes per document for its link in a chain (first of the documents of equal length, then of those of one
+ * bin), and 8 bytes per bin.
  */
 #include "data/pack_impl.h"
 
@@ -13,21 +13,21 @@
 
 /* Documents and bins are numbered from 1, so that 0 ends a chain. */
 typedef struct bin {
-    uint32_t first; /* document */
+    uint32_t first; /* first document */
     uint32_t next;  /* while packing: the next bin with the same room */
 } bin;
 
 typedef struct packing {
     ls_tally whole; /* sequences that are one piece of S */
-    uint32_t *next; /* [documents] of document d at d - 1: the next one in its chain */
+    uint32_t *next; /* [documents]: the next document in the chain of document d is next[d - 1] */
     bin *bins;
     int64_t n_bins, capacity;
-    int64_t inputs; /* of all documents */
+    int64_t inputs; /* inputs of all documents */
 } packing;
 
 /*
- * The bins by their room 0..S, and the set of rooms that occur, as a tree of bits: bit i of level l + 1 says whether
- * word i of level l is not 0.
+ * The bins by their room 0..S, and the set of rooms that occur as a bit tree: bit i of level l + 1 says whether word i
+ * of level l is not 0.
  */
 enum { LEVELS = 6 };
 typedef struct rooms {
@@ -74,7 +74,9 @@ static void clear_room(rooms *r, int64_t room) {
     }
 }
 
-/* The least room that occurs and is at least `least`, or -1. Climbs while a word has no such bit, then descends. */
+/*
+ * The least room that occurs and is at least `least`; -1: none. Climbs while the word has no such bit, then descends.
+ */
 static int64_t find_room(const rooms *r, int64_t least, int64_t S) {
     int64_t at = least;
     for (int l = 0; l < LEVELS; l++, at = at / 64 + 1) {
@@ -128,7 +130,7 @@ static bool put(packing *p, rooms *r, uint32_t document, int64_t length, int64_t
     return true;
 }
 
-/* by_length: chains of documents by the length of their rest, each in the order of the corpus. */
+/* by_length: chains of documents by the length of their remaining piece, each in the order of the corpus. */
 static bool put_all(packing *p, const uint32_t *by_length, int64_t S) {
     rooms r = {0};
     bool made = rooms_create(S, &r);

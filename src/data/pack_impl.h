@@ -14,21 +14,21 @@ typedef struct ls_passage {
 
 typedef struct ls_packed {
     int64_t sequences; /* per epoch */
-    int64_t whole;     /* number of those that lie inside one document */
+    int64_t whole;     /* number of sequences that lie inside one document */
     int64_t padding;   /* places of all sequences that hold no document */
     int64_t left_out;  /* documents that no sequence has room for */
-    void *state;       /* of the packer */
+    void *state;       /* the packer's own */
 } ls_packed;
 
 typedef struct ls_packer {
     const char *name, *summary;
     /*
-     * false: the passages of a sequence are S + 1 tokens, of which the last is a label only; documents see each other.
-     * true: a passage is `length` inputs, whose labels are the tokens one further on. No passage sees another, each
-     * begins at position 0, and together they may be fewer than S inputs.
+     * false: the passages of a sequence are S + 1 tokens together, the last of which is only a label; documents see
+     * each other. true: a passage is `length` inputs, whose labels are the tokens one position later. No passage sees
+     * another, each begins at position 0, and together they may be fewer than S inputs.
      */
     bool apart;
-    bool pairs; /* documents 2n and 2n + 1 are in one sequence, whole */
+    bool pairs; /* documents 2n and 2n + 1 are whole and in the same sequence */
     LS_MUST_USE ls_status (*create)(const ls_corpus *corpus, int64_t S, ls_packed *out);
     /* Writes the passages of sequence i in their order to out[S + 1]. Returns their number. */
     int64_t (*passages)(const ls_packed *packed, const ls_corpus *corpus, int64_t S, int64_t i, ls_passage *out);
@@ -37,9 +37,9 @@ typedef struct ls_packer {
 
 extern const ls_packer ls_packer_join, ls_packer_best, ls_packer_stream, ls_packer_pairs;
 /*
- * NULL or "auto": pairs of documents that are pairs of answers (compares); else best where some tokens are learnt and
- * others not (learnt), so that no part of a document stands without its beginning; else join. LS_USAGE lists the known
- * names, or says that documents are no pairs.
+ * NULL or "auto": the packer of pairs if documents are pairs of answers (compares); else best if some tokens are learnt
+ * and others not (learnt), so that no part of a document is separated from its beginning; else join. LS_USAGE lists the
+ * known names, or says that the documents are not pairs.
  */
 LS_MUST_USE ls_status ls_packer_find(const char *name, bool learnt, bool compares, const ls_packer **out);
 

@@ -1,7 +1,7 @@
 /*
  * join: windows of S + 1 tokens. Neighbouring windows share one token, so that each token but the first is a label
  * exactly once. Whole windows lie inside a document. The tails of long documents, and the short documents, are joined
- * in their order and cut in the same way.
+ * in order and cut in the same way.
  */
 #include "data/pack_impl.h"
 
@@ -14,10 +14,13 @@ typedef struct windows {
 
 static int64_t whole_windows(int64_t length, int64_t S) { return ls_max(length - 1, 0) / S; }
 
-/* The tail begins with the last label of the last window, which was not an input there. */
+/*
+ * The number of tokens in the tail, which begins with the last label of the last window: that token was not an input
+ * there.
+ */
 static int64_t tokens_left(int64_t length, int64_t S) {
     const int64_t whole = whole_windows(length, S), left = length - whole * S;
-    return whole > 0 && left == 1 ? 0 : left; /* that label alone */
+    return whole > 0 && left == 1 ? 0 : left; /* the tail would be that label alone */
 }
 
 static void destroy(void *state) {

@@ -1,20 +1,20 @@
 /*
- * pairs: documents 2n and 2n + 1, whole and in one sequence, for losses that compare answers. Pairs come in their
- * order, as many in a sequence as fit; a pair that is longer than a sequence is left out. The last token of a document
- * is no input, because it has no label.
+ * pairs: documents 2n and 2n + 1 are whole and in the same sequence, for losses that compare answers. The pairs keep
+ * their order, as many in a sequence as fit; a pair that is longer than a sequence is left out. The last token of a
+ * document is not an input, because it has no label.
  */
 #include "data/pack_impl.h"
 
 #include <stdlib.h>
 
 typedef struct pairs {
-    int64_t *first; /* of each sequence, and behind the last one: the number of its first pair */
+    int64_t *first; /* for each sequence, and once more at the end: the number of its first pair */
     int64_t n, capacity;
 } pairs;
 
 static int64_t inputs_of(const ls_document *document) { return ls_max(document->length - 1, 0); }
 
-/* Of the pair that begins with the document, which moves on behind it. */
+/* The inputs of the pair that begins with *document, which is advanced past the pair. */
 static int64_t take_pair(ls_document *document) {
     int64_t inputs = 0;
     for (int i = 0; i < 2; i++, ls_document_next(document)) inputs += inputs_of(document);
@@ -82,7 +82,7 @@ static int64_t passages(const ls_packed *packed, const ls_corpus *corpus, int64_
     for (int64_t pair = p->first[i]; pair < p->first[i + 1]; pair++) {
         ls_document document = ls_corpus_nth(corpus, 2 * pair), behind = document;
         const int64_t inputs = take_pair(&behind);
-        if (inputs > room || inputs == 0) continue; /* left out: it is longer than a sequence, or empty */
+        if (inputs > room || inputs == 0) continue; /* left out: the pair is longer than a sequence, or empty */
         room -= inputs;
         for (int k = 0; k < 2; k++, ls_document_next(&document))
             if (inputs_of(&document) > 0) out[n++] = (ls_passage){document.start, inputs_of(&document)};

@@ -1,7 +1,7 @@
 /*
- * stream: documents one after the other, cut where a sequence is full. The rest of a cut document begins the next
- * sequence as a document of its own. The last token of a document is no input, because it has no label. Only the last
- * sequence has padding.
+ * stream: documents one after the other, cut where a sequence is full. The remaining part of a cut document begins the
+ * next sequence as a document of its own. The last token of a document is not an input, because it has no label. Only
+ * the last sequence has padding.
  */
 #include "data/pack_impl.h"
 

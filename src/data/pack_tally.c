@@ -1,4 +1,4 @@
-/* The tally that some packers use: what the documents before each come to. */
+/* A tally, for packers: sums over the documents before each document. */
 #include "data/pack_impl.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Records that compare answers to one prompt. */
+/* Records that compare answers to the same prompt. */
 #include "data/preference_impl.h"
 
 #include "data/chat_impl.h"
@@ -28,7 +28,7 @@ static ls_status encode_texts(const ls_encode_options *o, bytes prompt, bytes an
     return status;
 }
 
-/* context: how many of all messages are the prompt. */
+/* context: how many of all messages belong to the prompt. */
 static ls_status encode_lists(const ls_encode_options *o, ls_json_value record, ls_json_value prompt,
                               ls_json_value answer, size_t context, ls_learnt_tokens *out) {
     ls_json_buffer text = {0};
@@ -41,11 +41,11 @@ static ls_status encode_lists(const ls_encode_options *o, ls_json_value record, 
     return status;
 }
 
-/* ---- a prompt that is not given by itself ---- */
+/* ---- a prompt that the record does not give separately ---- */
 
 /*
- * How many characters or messages are the prompt: all before the first in which the answers differ. Where one answer
- * begins with all of the other, its last one is not among them, so that neither answer is empty.
+ * How many characters or messages belong to the prompt: all before the first difference between the answers. If one
+ * answer begins with all of the other, the prompt leaves out the last common one, so that neither answer is empty.
  */
 static size_t common_text(bytes a, bytes b) {
     const size_t least = a.n < b.n ? a.n : b.n;
@@ -53,7 +53,7 @@ static size_t common_text(bytes a, bytes b) {
     while (n < least && a.at[n] == b.at[n]) n++;
     const bool differ = n < least;
     if (!differ && n > 0) n--;
-    while (n > 0 && ((unsigned char)a.at[n] & 0xc0) == 0x80) n--; /* to the first byte of a character */
+    while (n > 0 && ((unsigned char)a.at[n] & 0xc0) == 0x80) n--; /* back to the first byte of a character */
     return differ && n > 0 && a.at[n - 1] == ' ' ? n - 1 : n;
 }
 

@@ -1,4 +1,4 @@
-/* Records to tokens: encoding a batch of records on all threads. */
+/* Tokens from records: encodes a batch of records on all threads. */
 #include "data/records_impl.h"
 
 #include <stdlib.h>
@@ -9,21 +9,21 @@
 /* A run is what one thread encodes at a time: consecutive records of about this many bytes. */
 #define RUN_BYTES ((size_t)256 << 10)
 enum { RUN_RECORDS = 4096 };
-enum { MOST_VALUES = 1 << 24 }; /* JSON values of a record, all of which are in memory while it is encoded */
+enum { MOST_VALUES = 1 << 24 }; /* JSON values of a record, which are all in memory while it is encoded */
 
 typedef struct run {
     size_t first, n; /* records */
     ls_learnt_tokens out;
-    ls_status status; /* LS_NO_MEMORY; errors of single records are not kept */
+    ls_status status; /* LS_NO_MEMORY; errors of single records are not stored here */
 } run;
 
-/* Where the tokens of a record are. */
+/* Where the tokens of a record lie. */
 typedef struct token_range {
     size_t start, n; /* in the list of its run */
     ls_left_out left_out;
     int run;
     ls_answer_marks answers;
-    int64_t words;            /* where those of its teacher begin, in the list of its run */
+    int64_t words;            /* index of its first teacher's word in the list of its run */
     ls_teacher_words teacher; /* without the words */
     bool bad, begun, end_learnt;
 } token_range;
@@ -36,7 +36,7 @@ struct ls_record_encoder {
     const ls_text_record *records;
     run *runs;
     token_range *ranges; /* by record */
-    ls_unread unread;    /* of all batches: those that were logged */
+    ls_unread unread;    /* names from all batches; those that were logged */
     int n_runs;
     size_t run_capacity, range_capacity;
 };
@@ -94,7 +94,7 @@ static ls_status encode(const ls_record_encoder *e, const ls_text_record *record
         return ls_error(LS_INVALID, "%s:%lld: %s", input->path, (long long)record->at.line, record->bad);
     if (record->bad != NULL) return ls_error(LS_INVALID, "%s: %s", input->path, record->bad);
     if (json) return encode_json(e, record, out);
-    const bool rest = record->at.offset > 0; /* a further part of a long text */
+    const bool rest = record->at.offset > 0; /* a later part of a long text */
     return ls_error_in((rest ? ls_tokenizer_encode_rest : ls_tokenizer_encode)(e->options.tokenizer, record->text,
                                                                                record->bytes, &out->tokens),
                        "%s", input->path);
@@ -116,7 +116,10 @@ static ls_status find_line(const ls_record_encoder *e, const char *path, int64_t
     return status;
 }
 
-/* The error of a text that the tokenizer refuses: where in the file its first byte is that is not UTF-8, if any. */
+/*
+ * The error of a text that the tokenizer refuses: gives the place in the file of the first byte that is not UTF-8, if
+ * any.
+ */
 static ls_status explain_text(const ls_record_encoder *e, const ls_text_record *record, ls_status status) {
     const char *path = e->inputs[record->at.input].path;
     const size_t valid = ls_utf8_valid_prefix(record->text, record->bytes);
@@ -156,7 +159,7 @@ static void encode_run(void *context, int i, int thread) {
         const ls_status status = encode(e, &e->records[k], &r->out);
         if (status.code == LS_NO_MEMORY) r->status = status;
         const bool bad = status.code != LS_OK;
-        if (bad) r->out.tokens.count = start; /* removes its tokens */
+        if (bad) r->out.tokens.count = start; /* remove the tokens of a bad record */
         if (bad) words->n = taught;
         e->ranges[k] =
             (token_range){.start = start,

@@ -54,7 +54,7 @@ static ls_status check_header(const ls_shard *s) {
     return ls_ok();
 }
 
-/* Sets where the parts lie, and checks the length of the file. */
+/* Finds where the parts lie, and checks the length of the file. */
 static ls_status find_parts(ls_shard *s) {
     const ls_shard_header *h = s->header;
     const size_t tokens = ls_round_up(h->tokens * h->width, 8);
@@ -120,7 +120,7 @@ void ls_shard_close(ls_shard *s) {
 typedef struct verifying {
     const ls_shard *shard;
     uint64_t *hashes;  /* by block */
-    int64_t *wrong;    /* by block: the first token that is no id of the vocabulary, or -1 */
+    int64_t *wrong;    /* by block: the first token that is not an id of the vocabulary, or -1 */
     uint64_t **counts; /* by thread */
 } verifying;
 
@@ -239,7 +239,7 @@ struct ls_shard_writer {
     ls_shard_header header;
     uint8_t *block; /* [LS_SHARD_BLOCK] */
     size_t filled;
-    uint64_t *hashes; /* of the blocks that were written */
+    uint64_t *hashes; /* of the blocks written so far */
     size_t n_hashes, hash_capacity;
     uint64_t *ends, *counts, *learnt;
     size_t end_capacity, learnt_capacity; /* entries */
@@ -324,7 +324,7 @@ ls_status ls_shard_create(const char *path, const ls_shard_kind *kind, ls_shard_
     return status;
 }
 
-/* Converts ids to the file's width, some at a time, and counts them. */
+/* Converts ids to the file's width, a few at a time, and counts them. */
 static ls_status append_ids(ls_shard_writer *w, const int32_t *ids, int64_t n) {
     enum { MOST = 4096 };
     union {

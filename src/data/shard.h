@@ -39,14 +39,14 @@ typedef struct ls_shard_header {
     char magic[8];
     uint32_t width; /* bytes of a token */
     uint32_t flags;
-    uint64_t tokenizer; /* its fingerprint */
+    uint64_t tokenizer; /* fingerprint of the tokenizer */
     uint64_t vocabulary;
-    uint64_t end_of_document; /* the id after each document; LS_SHARD_NO_END: none */
+    uint64_t end_of_document; /* the id at the end of each document; LS_SHARD_NO_END: none */
     uint64_t tokens, documents;
     uint64_t longest; /* tokens of the longest document */
     uint64_t checksum;
     uint64_t unused[6];
-    uint64_t header_checksum; /* XXH64 of the 120 bytes before it */
+    uint64_t header_checksum; /* XXH64 of the first 120 bytes of the header */
 } ls_shard_header;
 
 int ls_token_width(int64_t vocabulary); /* 1, 2 or 4 bytes */
@@ -66,7 +66,7 @@ typedef struct ls_shard {
 
 /*
  * Maps a shard and checks everything but the tokens. LS_INVALID names the file, the field, its value and what was
- * expected. Tokens are read from disk on use; their ids are checked by ls_shard_verify or by the caller.
+ * expected. Tokens are read from disk when they are used; their ids are checked by ls_shard_verify or by the caller.
  */
 LS_MUST_USE ls_status ls_shard_open(const char *path, ls_shard *out);
 void ls_shard_close(ls_shard *shard); /* a zeroed one is allowed */
@@ -87,19 +87,16 @@ typedef struct ls_shard_set {
 /* Whether a path is a folder of shards, finished or not, or a file with the suffix of shards. */
 bool ls_is_shards(const char *path);
 /*
- * Adds the shards of a folder in the order of its shards.json, or one file. LS_INVALID: the build is not finished, a
- * shard differs from shards.json, or ls_shard_open refuses it. On error the set keeps the shards that were added so
- * far.
+ * Adds the shards of a folder in the order of its shards.json, or a single file. LS_INVALID: the build is not finished,
+ * a shard differs from shards.json, or ls_shard_open refuses it. After an error, the set keeps the shards that were
+ * added before.
  */
 LS_MUST_USE ls_status ls_shard_set_add(ls_shard_set *set, const char *path);
-/*
- * LS_INVALID names the first shard that was made by a tokenizer with another fingerprint or vocabulary. name: for
- * errors.
- */
+/* LS_INVALID names the first shard made by a tokenizer with another fingerprint or vocabulary. name: for errors. */
 LS_MUST_USE ls_status ls_shard_set_check(const ls_shard_set *set, uint64_t tokenizer, const char *name,
                                          int64_t vocabulary);
 /*
- * Checks the checksums of shards `first`, first + every, ... (ls_shard_check) on all cores, and logs the time.
+ * Compares the checksums of shards `first`, first + every, ... (ls_shard_check) on all cores, and logs the time.
  * LS_INVALID names the first damaged one.
  */
 LS_MUST_USE ls_status ls_shard_set_verify(const ls_shard_set *set, int64_t first, int64_t every);
@@ -115,7 +112,7 @@ typedef struct ls_shard_kind {
 
 typedef struct ls_shard_writer ls_shard_writer;
 
-/* Creates path.part, and replaces one that an earlier process left there. */
+/* Creates path.part, and replaces such a file of an earlier process. */
 LS_MUST_USE ls_status ls_shard_create(const char *path, const ls_shard_kind *kind, ls_shard_writer **out);
 /*
  * Appends tokens to the current document. learnt: a byte for each; NULL: all are learnt. Ids must lie in the
@@ -127,7 +124,7 @@ LS_MUST_USE ls_status ls_shard_append(ls_shard_writer *writer, const int32_t *id
  */
 LS_MUST_USE ls_status ls_shard_end_document(ls_shard_writer *writer, bool learnt);
 const ls_shard_header *ls_shard_so_far(const ls_shard_writer *writer);
-/* Writes the index, syncs the file and gives it its name. Frees the writer in any case. */
+/* Writes the index, syncs the file and renames it. Frees the writer also on failure. */
 LS_MUST_USE ls_status ls_shard_finish(ls_shard_writer *writer, ls_shard_header *out);
 /* Removes what was written and frees the writer. NULL is allowed. */
 void ls_shard_abandon(ls_shard_writer *writer);

@@ -1,4 +1,4 @@
-/* The shards of one folder or several: reading shards.json, and checking the shards against it. */
+/* The shards of one or several folders: reads shards.json, and checks the shards against it. */
 #include "data/left_out_impl.h"
 #include "data/shard.h"
 
@@ -55,7 +55,7 @@ static ls_status add_listed(ls_shard_set *set, const char *folder, ls_json_value
                     path, folder, expected, checksum);
 }
 
-/* Adds what shards.json says was left out; files of older versions do not say all of it. */
+/* Adds the counts of what was left out from shards.json; files of older versions do not have all of them. */
 static ls_status add_left_out(ls_shard_set *set, ls_json_value root) {
     ls_left_out left_out = {0};
     int64_t empty, bad;
@@ -86,7 +86,7 @@ static ls_status add_rows(ls_shard_set *set, const char *folder, ls_json_value r
         LS_TRY(add_listed(set, folder, row));
         tokens += (int64_t)set->shard[set->n - 1].header->tokens;
     }
-    return ls_json_int(root, "tokens", tokens, tokens, &total); /* the list is complete and has none twice */
+    return ls_json_int(root, "tokens", tokens, tokens, &total); /* the list is complete, and no shard occurs twice */
 }
 
 ls_status ls_shard_set_add(ls_shard_set *set, const char *path) {

@@ -9,17 +9,17 @@
 #include <sys/stat.h>
 
 #define BATCH ((size_t)16 << 20)
-enum { MOST_RECORDS = 1 << 18 }; /* of a batch */
+enum { MOST_RECORDS = 1 << 18 }; /* in a batch */
 
 struct ls_source {
     const ls_input *inputs;
     int64_t n_inputs;
     const ls_tokenizer *tokenizer;
     size_t piece; /* ls_tokenizer_piece */
-    size_t most;  /* bytes that a record may have */
+    size_t most;  /* most bytes of a record */
     ls_encoding encoding;
-    ls_place place;         /* of buffer[begin] */
-    ls_byte_stream *stream; /* of the file under way; NULL: none is open */
+    ls_place place;         /* place of buffer[begin] */
+    ls_byte_stream *stream; /* stream of the open file; NULL: none is open */
     bool ended;             /* the stream has no more bytes */
     char broken[200];       /* why the stream ended too early; empty: it did not */
     bool rejected;          /* the rest of the file was rejected */
@@ -29,9 +29,9 @@ struct ls_source {
     size_t n;
     char too_long[160]; /* the error of a record that is too long */
 
-    /* Of JSON values: */
+    /* For JSON values: */
     bool array;      /* the values are the items of an array */
-    int64_t skip_to; /* an earlier build read the values that begin before this offset */
+    int64_t skip_to; /* an earlier build has read the values that begin before this offset */
     /* What is allowed next. */
     enum { OPENING, VALUE_OR_END, VALUE, COMMA_OR_END, CLOSED } next;
 };
@@ -140,7 +140,7 @@ static ls_status skip_long_line(ls_source *s) {
 
 static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-/* Always reads from the beginning of the file: what is allowed at a place depends on everything before it. */
+/* Always reads from the beginning of the file, because what is allowed at a place depends on everything before it. */
 static ls_status begin_values(ls_source *s) {
     s->skip_to = s->place.offset;
     s->place = (ls_place){s->place.input, 0, 1};
@@ -164,7 +164,7 @@ static const char *end_of_string(const char *at, const char *end) {
 
 /*
  * The end of the value that begins at `at`, or NULL if the text ends before it. Only brackets, commas and strings are
- * considered; the parser rejects what is no value. ended: the text is the end of the file.
+ * considered; the parser rejects anything that is not a value. ended: the text is the end of the file.
  */
 static const char *end_of_value(const char *at, const char *end, bool ended) {
     int64_t depth = 0;
@@ -221,7 +221,7 @@ static bool find_value(ls_source *s) {
 
 static ls_status read_values(ls_source *s) {
     skip_byte_order_mark(s);
-    while (s->n + 1 < MOST_RECORDS && find_value(s)) { /* a rejected rest needs one more */
+    while (s->n + 1 < MOST_RECORDS && find_value(s)) { /* a rejected rest needs one more record */
         const char *at = s->buffer + s->begin, *limit = s->buffer + s->filled;
         const char *end = end_of_value(at, limit, s->ended && s->broken[0] == 0);
         if (end == NULL) break;
@@ -254,7 +254,7 @@ enum {
     MOST_PLACES = 200 /* places that are tested */
 };
 
-/* A byte of a UTF-8 character after its first. */
+/* Whether this is a byte of a UTF-8 character other than its first. */
 static bool continues(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
 
 /* Appends the ids of text[from, to). */
@@ -271,7 +271,7 @@ static ls_status test_place(const ls_tokenizer *tokenizer, const char *text, siz
     while (to > at && to < bytes && continues(text[to])) to--;
     ids[0].count = ids[1].count = 0;
     const ls_status whole = append_ids(tokenizer, text, from, to, &ids[0]);
-    *out = whole.code == LS_INVALID; /* it is refused wherever it is cut, with its place in the file */
+    *out = whole.code == LS_INVALID; /* it is refused wherever it is cut, and the error gives its place in the file */
     if (*out) return ls_ok();
     LS_TRY(whole);
     LS_TRY(append_ids(tokenizer, text, from, at, &ids[1]));
@@ -303,7 +303,7 @@ ls_status ls_text_cut(const ls_tokenizer *tokenizer, const char *text, size_t by
 
 /* Bytes of the parts that long texts are cut into, so that several threads can encode them. */
 #define PART ((size_t)256 << 10)
-/* The same where ls_text_cut has to search for a place to cut. */
+/* The same if ls_text_cut has to search for a place to cut. */
 #define SEARCHED_PART ((size_t)1 << 20)
 
 /* Bytes of the next part; 0: no place to cut was found. */
@@ -340,7 +340,8 @@ static ls_status find_nul(const ls_source *s, bool *found) {
         status = ls_stream_read(stream, block, room, &n);
         *found = memchr(block, 0, n) != NULL;
     }
-    if (stream != NULL && ls_stream_broken(stream) != NULL) status = ls_ok(); /* reported when its records are read */
+    if (stream != NULL && ls_stream_broken(stream) != NULL)
+        status = ls_ok(); /* the error is reported when the records are read */
     ls_stream_close(stream);
     free(block);
     return status;
@@ -371,7 +372,7 @@ static ls_status read_text(ls_source *s) {
     const size_t before = s->n;
     LS_TRY(add_parts(s, ends));
     if (starts || s->n > before || s->filled < s->room)
-        return ls_ok(); /* at the start of a text the buffer may still grow */
+        return ls_ok(); /* at the start of a text, the buffer may still grow */
     return ls_error(LS_INVALID,
                     "%s: after byte %lld no place to cut this long text was found within %zu bytes; expected one "
                     "(usually the end of a line) where the ids of both parts are those of the whole",
@@ -494,7 +495,8 @@ ls_status ls_source_next(ls_source *s, const ls_text_record **records, size_t *n
         }
         if (s->stream == NULL) LS_TRY(open_file(s));
         LS_TRY(add_records(s));
-        const bool broken = s->broken[0] != 0; /* s->broken is the text of its record until the next call */
+        /* s->broken is the text of the error of its record until the next call */
+        const bool broken = s->broken[0] != 0;
         if (s->ended && s->begin == s->filled && (!broken || s->rejected))
             LS_TRY(close_file(s));
         else if (s->n > 0)

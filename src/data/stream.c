@@ -1,4 +1,4 @@
-/* The bytes of a file, decompressed if it is compressed, and which codec a file needs. */
+/* The bytes of a file, decompressed if necessary, and which codec a file needs. */
 #include "base/base.h"
 #include "data/source_impl.h"
 #include "parquet/parquet.h"
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum { INPUT = 1 << 17 }; /* compressed bytes that are read at once */
-/* Decompressed bytes from which LS_STREAM_MOST_RATIO applies: less than this cannot do harm. */
+/* Decompressed bytes from which on LS_STREAM_MOST_RATIO applies; a smaller amount can do no harm. */
 #define RATIO_FROM ((int64_t)64 << 20)
 
 /* ---- codecs ---- */
@@ -49,13 +49,14 @@ struct ls_byte_stream {
     const char *path;
     int file;
     ls_encoding encoding;
-    char waiting;          /* of latin-1: the second byte of the last character, which had no room; 0: none */
-    ls_parquet *table;     /* the file is Parquet, and its bytes are its rows as lines of JSON; NULL: it is not */
+    /* for latin-1: the second byte of the last character, for which there was no room; 0: none */
+    char waiting;
+    ls_parquet *table;     /* for Parquet, whose bytes are its rows as lines of JSON; NULL: another file */
     const ls_codec *codec; /* NULL: the file is not compressed */
     void *state;
     ls_codec_step step;
     unsigned char *input;        /* [INPUT] */
-    int64_t bytes_in, bytes_out; /* so far: compressed, decompressed */
+    int64_t bytes_in, bytes_out; /* compressed and decompressed bytes so far */
     bool ended;                  /* the file has no more bytes */
     char broken[200];            /* why it cannot be decompressed; empty: it can */
 };
@@ -141,7 +142,7 @@ static ls_status open_file(ls_byte_stream *s) {
     LS_TRY(read_file(s, first, sizeof first, &n));
     if (lseek(s->file, 0, SEEK_SET) < 0) return ls_error(LS_IO, "cannot seek in %s: %s", s->path, strerror(errno));
     if (ls_parquet_begins(first, n) || ls_name_is_table(s->path)) {
-        s->encoding = LS_UTF_8; /* as the rows are written */
+        s->encoding = LS_UTF_8; /* the rows are written in this encoding */
         return ls_parquet_open(s->path, &s->table);
     }
     s->codec = ls_codec_of_bytes(first, n);
@@ -175,7 +176,7 @@ static ls_status read_bytes(ls_byte_stream *s, char *out, size_t room, size_t *b
     return s->codec != NULL ? read_decoded(s, out, room, bytes) : read_file(s, out, room, bytes);
 }
 
-/* Converts to UTF-8: a byte from 0x80 on becomes two, of which the second may have to wait for the next call. */
+/* Converts to UTF-8: a byte from 0x80 on becomes two, the second of which may have to wait for the next call. */
 static ls_status read_latin_1(ls_byte_stream *s, char *out, size_t room, size_t *bytes) {
     unsigned char raw[1 << 14];
     size_t used = 0, wanted = 0, n = 0;

@@ -1,6 +1,6 @@
 /*
- * A teacher's likeliest words: read from records, and found by the token in whose place they are. Only learnt tokens
- * have them, so that the words of a token are those behind the words of all learnt tokens before it.
+ * A teacher's likeliest words: read from records, and found by the token for whose place they are. Only learnt tokens
+ * have words, so the words of a token come after the words of all learnt tokens before it.
  */
 #include "data/documents_impl.h"
 #include "tensor/tensor.h"
@@ -35,7 +35,7 @@ void ls_teacher_words_free(ls_teacher_words *words) {
 
 /* ---- reading records ---- */
 
-/* Log-probabilities of all words add up to no more than 1, but for what rounding them makes of it. */
+/* The probabilities of all words must not add up to more than 1, apart from rounding of the log-probabilities. */
 #define MOST_PROBABILITY (1 + 1e-3)
 
 static ls_status find_list(ls_json_value record, const char *name, size_t n, ls_json_value *out) {
@@ -51,7 +51,7 @@ ls_status ls_teacher_begin(ls_json_value record, size_t n, ls_teacher_lists *lis
     return ls_json_double_or(record, "teacher_temperature", 1, 1e-3, 1e3, &lists->words->temperature);
 }
 
-/* The words of the first learnt token say how many there are. */
+/* The words for the first learnt token decide how many there are. */
 static ls_status check_count(ls_json_value list, int *k) {
     const size_t n = ls_json_count(list);
     LS_TRY(ls_json_as_array(list));

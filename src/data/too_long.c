@@ -1,4 +1,4 @@
-/* What becomes of documents that are too long: the names. */
+/* What happens to documents that are too long: the choices by name. */
 #include "data/corpus.h"
 
 #include <string.h>
