@@ -41,6 +41,9 @@ static inline rows take(room *r, int64_t n, int64_t columns) {
     return m;
 }
 
+/* Not inlined: products and solutions would be compiled anew at each of their many calls. */
+#define ONE_COPY static __attribute__((noinline))
+
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
 typedef struct left {
@@ -119,8 +122,8 @@ V_INLINE void product_block(int vectors, rows y, int64_t n, left a, rows b, int6
  * The register block at row i, column j; it ends at row n and at the last of `columns`. Not inlined, so that strides
  * stay in registers.
  */
-static __attribute__((noinline)) void product_rows(rows y, int64_t n, int64_t columns, left a, rows b, int64_t depth,
-                                                   finish s, int64_t i, int64_t j) {
+ONE_COPY void product_rows(rows y, int64_t n, int64_t columns, left a, rows b, int64_t depth, finish s, int64_t i,
+                           int64_t j) {
     const int64_t some = ls_min(VECTOR_ROWS, n - i);
     switch (ls_min(VECTOR_COLUMNS, (columns - j) / V_LANES)) {
     case 1:
@@ -141,7 +144,7 @@ static __attribute__((noinline)) void product_rows(rows y, int64_t n, int64_t co
  * y [n,columns] = a b, finished as s says; columns: a multiple of V_LANES. Up to VECTOR_ROWS - 1 rows of `a` behind row
  * n - 1 are read.
  */
-static inline void product_of(shape of, rows y, int64_t n, int64_t columns, left a, rows b, int64_t depth, finish s) {
+ONE_COPY void product_of(shape of, rows y, int64_t n, int64_t columns, left a, rows b, int64_t depth, finish s) {
     for (int64_t j = 0; j < columns; j += VECTOR_COLUMNS * V_LANES) {
         for (int64_t i = 0; i < n; i += VECTOR_ROWS) {
             const int64_t first = of == UPPER ? i : 0, past = of == LOWER ? ls_min(depth, i + VECTOR_ROWS) : depth;
@@ -209,7 +212,7 @@ V_INLINE void solve_block(const float *t, int64_t row, int64_t step, rows x, boo
  * x = (I + T)^-1 x. T is strictly lower triangular. T and x are padded with zeros to a multiple of SOLVED rows, T also
  * to as many columns.
  */
-static inline void solve(rows T, rows x, int64_t n) {
+ONE_COPY void solve(rows T, rows x, int64_t n) {
     for (int64_t i = 0; i < n; i += SOLVED) {
         const rows some = row_from(x, i);
         if (i > 0) product(some, SOLVED, as_it_is(row_from(T, i)), x, i, minus(some));
@@ -218,7 +221,7 @@ static inline void solve(rows T, rows x, int64_t n) {
 }
 
 /* x = (I + T^T)^-1 x. */
-static inline void solve_turned(rows T, rows x, int64_t n) {
+ONE_COPY void solve_turned(rows T, rows x, int64_t n) {
     for (int64_t i = (n - 1) / SOLVED * SOLVED; i >= 0; i -= SOLVED) {
         const int64_t past = i + SOLVED;
         const rows some = row_from(x, i), behind = row_from(T, past);
