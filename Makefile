@@ -33,7 +33,8 @@ check check-long: setup
 	@tools/check-layers.py
 	@tools/check-circles.py
 	@tools/check-words.py
-	@ninja -C $(BUILD) -j $(JOBS) --quiet tests-short $(if $(filter check-long,$@),tests-long) bench-programs bench-peers-programs
+	@ninja -C $(BUILD) -j $(JOBS) --quiet tests-short $(if $(filter check-long,$@),tests-long bench-programs bench-peers-programs)
+	@tools/check-bench.py $(BUILD)
 	@ISA='$(ISA)' tools/check.sh $(BUILD) $(if $(filter check-long,$@),long,short)
 
 check-asan:
