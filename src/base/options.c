@@ -265,9 +265,7 @@ static ls_status unknown_option(const ls_option *table, int rows, const char *na
         return ls_error(LS_USAGE, "unknown option --%.*s; did you mean --%s%s?", (int)length, name, synonyms[i].option,
                         synonyms[i].value);
     }
-    enum {
-        ALIKE = 3
-    }; /* if a name has at least this many letters and another name begins with it, the two are alike */
+    enum { ALIKE = 3 }; /* from this many letters on, a name is alike to a longer one that begins with it */
     int best = -1, best_distance = (int)ls_max(2, (int64_t)length / 3) + 1;
     for (int i = 0; i < rows; i++) {
         const size_t both = (size_t)ls_min((int64_t)length, (int64_t)strlen(table[i].name));

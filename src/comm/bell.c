@@ -1,7 +1,7 @@
 /*
  * The bell of a rank: a futex in memory that its peers may share. Ringing it and going to sleep are atomic operations
- * on the same 32 bits, so one of them comes first: either the ringer sees LS_BELL_SLEEPS and wakes the sleeper, or the
- * sleeper sees the new count and does not sleep.
+ * on the same 32 bits, so one of the two comes first: either the ringer sees LS_BELL_SLEEPS and wakes the sleeper, or
+ * the sleeper sees the new count and does not sleep.
  */
 #include "comm/transport_impl.h"
 
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Without FUTEX_PRIVATE_FLAG, because ranks may be processes. */
+/* Without FUTEX_PRIVATE_FLAG, because ranks may be separate processes. */
 static void futex(const _Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *timeout) {
     (void)syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }

@@ -1,6 +1,6 @@
 /*
- * The table of boots; the boot of this process, if somebody launched it as a rank; and which ranks share a host, which
- * all boots find in the same way: by what the ranks tell each other.
+ * The table of boots; the boot of this process, if it was launched as a rank; and which ranks share a host. All boots
+ * find the last in the same way: by what the ranks tell each other.
  */
 #include "comm/comm_impl.h"
 #include "comm/message_impl.h"
@@ -15,14 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* In the order in which they are looked for; the last needs no environment. */
+/* In the order in which they are tried; the last needs nothing in the environment. */
 static const ls_boot_kind *const boots[] = {
     &ls_boot_mpi,
     &ls_boot_environment,
     &ls_boot_local,
 };
 
-/* That of LONGSPAN_BOOT, else the first that knows the starter of this process, else the local one. */
+/* The boot that LONGSPAN_BOOT names, else the first that knows the starter of this process, else the local one. */
 static ls_status find_kind(const ls_boot_kind **out) {
     const char *wanted = getenv(LS_BOOT_VARIABLE);
     const ls_starter *starter = NULL;
@@ -42,9 +42,9 @@ static ls_status find_kind(const ls_boot_kind **out) {
 /* ---- hosts ---- */
 
 /*
- * What ranks compare. Ranks can share memory when the same kernel runs them (boot_id), they see the same sockets (the
- * network namespace, where abstract Unix sockets live), and they are of one user. They see each other in /proc when
- * their processes are counted together (the namespace of processes), too.
+ * What ranks compare to find out whether they share a host. Ranks can share memory when the same kernel runs them
+ * (boot_id), they see the same sockets (the network namespace, where abstract Unix sockets live), and they belong to
+ * one user. If they are also in one PID namespace, they see each other in /proc.
  */
 typedef struct identity {
     char name[LS_HOST_NAME];
@@ -52,13 +52,13 @@ typedef struct identity {
     uint64_t network, processes;
     uint32_t user;
     int32_t process;
-    uint8_t drawn[LS_SHA256_BYTES]; /* at random, for the key of the world */
-    ls_processors processors;       /* that it may run on */
+    uint8_t drawn[LS_SHA256_BYTES]; /* drawn at random, for the key of the world */
+    ls_processors processors;       /* that the rank may run on */
 } identity;
 
 _Static_assert(sizeof(identity) <= LS_GATHER_VALUE, "an identity is gathered as one value");
 
-/* The number of a namespace of this process; 0: the system does not say. */
+/* The number of a namespace of this process; 0: unknown. */
 static uint64_t namespace_number(const char *path) {
     struct stat found;
     return stat(path, &found) == 0 ? (uint64_t)found.st_ino : 0;
@@ -83,7 +83,7 @@ static ls_status identify(identity *out) {
     return ls_ok();
 }
 
-/* The key of the world: of the key that its ranks know already, and what each of them has drawn. */
+/* Makes the key of the world from the key that its ranks know already and the bytes that each of them has drawn. */
 static void mix_key(ls_boot *boot, const identity *all, int n) {
     ls_hmac mac;
     ls_hmac_begin(&mac, boot->key.bytes, sizeof boot->key.bytes);
@@ -91,7 +91,7 @@ static void mix_key(ls_boot *boot, const identity *all, int n) {
     ls_hmac_end(&mac, boot->key.bytes);
 }
 
-/* Whether both are bound to one core, the same. */
+/* Whether both ranks are bound to the same single core. */
 static bool are_bound_alike(const identity *a, const identity *b) {
     return ls_processors_count(&a->processors) == 1 &&
            memcmp(&a->processors, &b->processors, sizeof a->processors) == 0;
@@ -102,7 +102,9 @@ static bool is_same_machine(const identity *a, const identity *b) {
            a->user == b->user;
 }
 
-/* Numbers the machines of all ranks from 0 in the order of their first ranks, and notes the processes of this one. */
+/*
+ * Numbers the machines of all ranks from 0 in the order of their first ranks, and notes the processes on this machine.
+ */
 static ls_status find_machines(ls_boot *boot) {
     identity me;
     LS_TRY(identify(&me));
@@ -149,7 +151,10 @@ static bool read_pretended(const char *text, int ranks, int *out) {
     return true;
 }
 
-/* Ranks of one machine stay on one host, and see each other's processes, only if they pretend to be on the same. */
+/*
+ * With pretended hosts, ranks of one machine stay on one host, and see each other's processes, only if they pretend to
+ * be on the same host.
+ */
 static ls_status pretend(ls_boot *boot) {
     const char *setting = getenv(LS_HOSTS_VARIABLE);
     if (setting == NULL || boot->ranks == 1) return ls_ok();
@@ -202,7 +207,7 @@ static ls_status launched_status;
 static pthread_once_t launched_once = PTHREAD_ONCE_INIT;
 static _Atomic bool stays_alone;
 
-/* What goes wrong when this process has done its work, only the notice says. */
+/* Runs at exit: a failure after the work of this process is reported by the notice alone. */
 static void close_launched(void) {
     atomic_store(&launched.closing, true);
     launched.kind->close(&launched);
@@ -298,7 +303,10 @@ void ls_boot_return(ls_boot *boot) {
     free(boot);
 }
 
-/* The texts travel only when there are any: what all ranks say to each other grows with the square of their number. */
+/*
+ * The texts of failures are gathered only if there are any, because what all ranks send each other grows with the
+ * square of their number.
+ */
 ls_status ls_boot_agree(ls_boot *boot, ls_status mine) {
     if (boot->rank < 0) return mine;
     const size_t ranks = (size_t)boot->ranks;
@@ -322,7 +330,7 @@ ls_status ls_boot_agree(ls_boot *boot, ls_status mine) {
 ls_status ls_hosts_find(int ranks, ls_hosts *out) {
     ls_launched job;
     LS_TRY(ls_launched_find(&job));
-    /* Without launched ranks and pretended hosts all pairs are alike, and two ranks tell what any number would. */
+    /* Without launched ranks and pretended hosts all pairs of ranks are alike, so it is enough to look at two ranks. */
     const bool alike = job.ranks == 0 && getenv(LS_HOSTS_VARIABLE) == NULL;
     ls_boot *boot;
     LS_TRY(ls_boot_take(alike ? (int)ls_min(ranks, 2) : ranks, false, &boot));

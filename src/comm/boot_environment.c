@@ -1,7 +1,7 @@
 /*
- * The boot of ranks that somebody else has started with their numbers in the environment: torchrun, Slurm, or the
- * starters of MPI. They meet over TCP (rendezvous.c) at MASTER_ADDR and MASTER_PORT, which only torchrun sets; where
- * the others say as much, host and port follow from what they set.
+ * The boot of ranks that another program (torchrun, Slurm, an MPI launcher) has started with their numbers in the
+ * environment. The ranks meet over TCP (rendezvous.c) at MASTER_ADDR and MASTER_PORT, which only torchrun sets. For the
+ * other starters, host and port are derived from what they set, if that is enough.
  */
 #include "comm/comm_impl.h"
 #include "comm/rendezvous_impl.h"
@@ -22,7 +22,7 @@ static void first_host(const char *list, char *out, size_t room) {
     snprintf(out, room, "%.*s%.*s", (int)plain, list, (int)strcspn(number, "-,]"), number);
 }
 
-/* Whether the starter says that all ranks are on one host. */
+/* Whether the starter's variables say that all ranks are on one host. */
 static bool are_all_here(const ls_starter *s, int ranks) {
     if (*ls_variable_text(s->local_ranks) != 0) return ls_variable_number(s->local_ranks, 1) == ranks;
     return ls_variable_number(s->nodes, 1) == 1;
@@ -30,7 +30,10 @@ static bool are_all_here(const ls_starter *s, int ranks) {
 
 static bool is_loopback(const char *host) { return strcmp(host, "localhost") == 0 || ls_socket_is_loopback(host); }
 
-/* Ranks that are all on one host meet at its loopback address, whatever MASTER_ADDR says: nobody else is asked in. */
+/*
+ * Ranks that are all on one host meet at its loopback address, whatever MASTER_ADDR says, so that no other host can
+ * connect.
+ */
 static ls_status find_host(const ls_starter *s, ls_rendezvous_point *point) {
     const char *master = ls_variable_text("MASTER_ADDR");
     if (strlen(master) >= sizeof point->host)
@@ -49,7 +52,7 @@ static ls_status find_host(const ls_starter *s, ls_rendezvous_point *point) {
     return ls_ok();
 }
 
-/* Ports that a job takes when nobody gives it one: below those that the system gives to whoever asks for any. */
+/* The range from which a job takes its port if MASTER_PORT is not set: below the ephemeral ports of the system. */
 enum { FIRST_PORT = 20000, PORTS = 10000 };
 
 static ls_status find_port(const ls_starter *s, const char *job, ls_rendezvous_point *point) {
@@ -104,7 +107,9 @@ static ls_status open_environment(ls_boot *boot) {
     boot->notice = notice;
     boot->key = point.key;
     boot->has_secret = point.has_secret;
-    /* Who gives jobs names stays until they end; a script that starts ranks with the other variables may not. */
+    /*
+     * A starter that gives jobs names runs until they end; a script that sets only the other variables may end before.
+     */
     boot->rank_variable = *ls_variable_text(s->job) != 0 ? s->rank : NULL;
     boot->state = met;
     return ls_error_in(ls_rendezvous_own_address(met, boot->address), "rank %d", point.rank);
@@ -115,7 +120,7 @@ static ls_status gather(ls_boot *boot, int rank, const void *mine, size_t bytes,
     return ls_rendezvous_gather(boot->state, boot, mine, bytes, all);
 }
 
-/* The notice stays: transports of worlds that nobody destroyed may still look at it. */
+/* The notice is not freed: transports of worlds that were never destroyed may still read it. */
 static void close_environment(ls_boot *boot) { ls_rendezvous_close(boot->state); }
 
 const ls_boot_kind ls_boot_environment = {

@@ -1,5 +1,5 @@
 /*
- * The boot of ranks that this process starts, by a fork or as threads. What they tell each other lies in one shared
+ * The boot of ranks that this process starts, by fork or as threads. The values that they exchange lie in one shared
  * mapping, which is made before they start.
  */
 #include "comm/comm_impl.h"
@@ -8,20 +8,22 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GATHER_SECONDS 60.0 /* a rank that has not come to a gather after this time does not come */
+#define GATHER_SECONDS 60.0 /* a rank that has not come to a gather within this time is taken for missing */
 #define POLL_MICROSECONDS 200
 
-/* What the mapping begins with. `calls` and `stopped` of each rank follow, and two sets of values for gathers in turn.
+/*
+ * The start of the mapping. `calls` and `stopped` of each rank follow, then two sets of values, which gathers use in
+ * turn.
  */
 typedef struct shared {
     ls_notice notice;
-    _Atomic uint64_t arrived; /* calls of gather, of all ranks together */
+    _Atomic uint64_t arrived; /* calls of gather by all ranks together */
 } shared;
 
 typedef struct local {
     ls_mapping mapping;
     shared *shared;
-    _Atomic uint64_t *calls; /* [ranks] of gather, so far */
+    _Atomic uint64_t *calls; /* [ranks] calls of gather so far */
     _Atomic bool *stopped;
     char *values;
 } local;
@@ -45,7 +47,7 @@ static ls_status open_local(ls_boot *boot) {
     boot->notice = &l->shared->notice;
     boot->stopped = l->stopped;
     boot->state = l;
-    boot->has_secret = true; /* memory of one process and its children */
+    boot->has_secret = true; /* only this process and its children have the memory */
     memcpy(boot->address, "127.0.0.1", sizeof "127.0.0.1");
     return ls_ok();
 }
@@ -59,8 +61,8 @@ static ls_status missing(const ls_boot *boot, int rank, uint64_t n) {
 }
 
 /*
- * A rank comes to gather n + 2, which uses the values of gather n again, when all have come to n + 1, hence have read
- * those of n.
+ * Gather n + 2 reuses the memory of the values of gather n. A rank enters it only after all ranks have come to gather n
+ * + 1, hence have read the values of n.
  */
 static ls_status gather(ls_boot *boot, int rank, const void *mine, size_t bytes, void *all) {
     local *l = boot->state;

@@ -8,9 +8,9 @@
  *   - The signal of a put follows its last piece at an arbitrary time, but not earlier than SECONDS after the put.
  *   - A plain signal may arrive before earlier puts, and late.
  *   - From the call of a put until a piece arrives, the target of that piece holds 0xFF bytes (a NaN), which exposes
- *     reads before the signal.
- *   - Signals on their way to one word arrive in any order, also those of puts. A word only rises, so those that a
- *     later one has overtaken are dropped.
+ *     reads that come before the signal.
+ *   - Signals on their way to one word, including those of puts, arrive in any order. A word only rises, so a signal
+ *     that a later one has overtaken is dropped.
  *
  * Quiet completes payloads without waiting for SECONDS. With SECONDS above 0 no message takes longer than that, so that
  * the cost of a slow network can be measured.
@@ -42,13 +42,13 @@ struct message {
     uint64_t ticket; /* of a put; 0: it is a plain signal */
     int word;        /* -1: no signal */
     uint64_t generation;
-    bool overtaken; /* by the signal of a later generation: its own is dropped */
-    double due;     /* the signal must not arrive before this ls_seconds() */
+    bool overtaken; /* by the signal of a later generation, so its own signal is dropped */
+    double due;     /* ls_seconds() before which the signal must not arrive */
 };
 
 #define POLL_SECONDS 50e-6 /* between two deliveries while the rank sleeps */
 
-/* The chaos of a rank. The lock protects all of it once there is a delivery thread, and the inner links. */
+/* The chaos of a rank. Once there is a delivery thread, the lock protects all of it and the inner links. */
 typedef struct chaos {
     const ls_endpoint *end;
     ls_chaos_settings settings;
@@ -189,7 +189,7 @@ static void deliver_piece(chaos *c, message *p) {
     const piece *part = &p->pieces[p->delivered++];
     const ls_range to = ls_range_flat(part->to, part->bytes), from = ls_range_flat(part->from, part->bytes);
     put_below(c, p, &to, p->source, &from);
-    if (p->delivered == p->n) ls_bell_ring(ls_endpoint_line(c->end)); /* the put is done, or soon */
+    if (p->delivered == p->n) ls_bell_ring(ls_endpoint_line(c->end)); /* the put is done, or will be soon */
 }
 
 static bool has_signal(const message *p) { return p->word >= 0 && !p->overtaken; }
@@ -224,7 +224,7 @@ static bool advance(chaos *c, message **link) {
     return true;
 }
 
-/* The link to a random message; NULL when none is on its way. */
+/* The list pointer to a random message; NULL: none is on its way. */
 static message **any_message(chaos *c) {
     message **link = &c->messages;
     if (*link == NULL) return NULL;
@@ -269,8 +269,8 @@ static void *delivery_main(void *argument) {
 }
 
 /*
- * Starts the delivery thread at the first message if there is a delay. If no thread can be started, the sender delivers
- * alone.
+ * Starts the delivery thread at the first message if there is a delay. If the thread cannot be started, only the sender
+ * delivers.
  */
 static void start_delivery(chaos *c) {
     if (c->settings.delay <= 0 || c->delivers) return;
@@ -361,7 +361,7 @@ static void quiet(void *state) {
     unlock(c);
 }
 
-/* No message is on its way any more. */
+/* Called when no message is on its way any more. */
 static void close(void *state) {
     chaos *c = state;
     end_delivery(c);

@@ -1,13 +1,15 @@
-/* What a segment consists of: the inbox of host collectives, how many words and bytes of a rank it needs, and the form
- * of all. */
+/*
+ * The parts of a segment: how many words and bytes the host collectives need of a rank, and the form of the whole
+ * segment.
+ */
 #include "comm/comm_impl.h"
 #include "comm/message_impl.h"
 
 #include <unistd.h>
 
 enum {
-    SMALLEST_SLICE = 64,     /* bytes that a rank can exchange at once, whatever the number of ranks */
-    SMALLEST_INBOX = 1 << 17 /* so that large results of few ranks go in large pieces */
+    SMALLEST_SLICE = 64,     /* bytes that a rank can always exchange at once, however many ranks there are */
+    SMALLEST_INBOX = 1 << 17 /* so that large results of few ranks are sent in large pieces */
 };
 
 int ls_host_rounds(int ranks) {
@@ -24,8 +26,8 @@ size_t ls_host_inbox_bytes(int ranks) {
 }
 
 /*
- * The heap begins at a page of its own, because the rank decides where its pages are placed when it touches them; and
- * so does common memory, which several ranks touch.
+ * The heap begins on its own page, because a page is placed (NUMA) where the rank that first touches it runs. So does
+ * common memory, which several ranks touch.
  */
 ls_segment_form ls_segment_lay_out(const ls_world_options *options, int rank) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), line = sizeof(ls_rank_line);

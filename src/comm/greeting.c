@@ -1,4 +1,4 @@
-/* What both sides of a connection say first, and how each proves that it has the key (greeting_impl.h). */
+/* Greetings: what both sides of a connection send first, and how each proves that it has the key (greeting_impl.h). */
 #include "comm/greeting_impl.h"
 #include "comm/transport_impl.h"
 
@@ -13,8 +13,8 @@
 /* ---- the layout of a greeting ---- */
 
 /*
- * Offsets. Numbers are little-endian, except BYTE_ORDER, which lies as the machine stores it. MAGIC, PROTOCOL and BUILD
- * stay where they are in every version, so that any two can name each other.
+ * Offsets in a greeting. Numbers are little-endian, except BYTE_ORDER, which is in the machine's own order. MAGIC,
+ * PROTOCOL and BUILD keep their places in all versions, so that any two versions can name each other.
  */
 enum {
     MAGIC = 0, /* 8 letters */
@@ -35,7 +35,7 @@ _Static_assert(END == (int)LS_GREETING_BYTES, "a greeting is what its offsets sa
 #define THIS_PROTOCOL 1u
 static const char magic[8] = "LONGSPAN";
 static const char this_build[LS_GREETING_BUILD] = LS_VERSION " " LS_COMMIT;
-/* Of what ranks send each other as it lies in memory. */
+/* The sizes of types that ranks send each other as they lie in memory. */
 static const uint16_t sizes[] = {sizeof(void *), sizeof(ls_status), sizeof(ls_range), sizeof(ls_missing),
                                  sizeof(ls_processors)};
 _Static_assert(SIZES + sizeof sizes <= RANK, "the sizes have room in a greeting");
@@ -65,7 +65,7 @@ static void write_party(uint8_t *greeting, const ls_party *party) {
     memcpy(greeting + BUILD, this_build, sizeof this_build);
 }
 
-/* What the other side says. Any bytes are allowed; who uses a rank as an index checks it. */
+/* What the other side says of itself. Any bytes are allowed; code that uses a rank as an index must check it first. */
 static ls_party read_party(const uint8_t *greeting) {
     return (ls_party){.purpose = (ls_greeting_purpose)read_number(greeting + PURPOSE),
                       .rank = (int)read_number(greeting + RANK),
@@ -74,7 +74,7 @@ static ls_party read_party(const uint8_t *greeting) {
                       .has_secret = read_number(greeting + HAS_SECRET) != 0};
 }
 
-/* The build of the other side, which may not have ended its text. */
+/* The build of the other side, whose text may be unterminated. */
 static void read_build(const uint8_t *greeting, char out[LS_GREETING_BUILD]) {
     memcpy(out, greeting + BUILD, LS_GREETING_BUILD);
     out[LS_GREETING_BUILD - 1] = 0;
@@ -83,7 +83,7 @@ static void read_build(const uint8_t *greeting, char out[LS_GREETING_BUILD]) {
 
 /* ---- what is compared ---- */
 
-/* LS_PEER: it is no rank. LS_INVALID: a rank of a version whose greetings go on in another way. */
+/* LS_PEER: the other side is not a rank. LS_INVALID: it is a rank of a version whose greetings have another form. */
 static ls_status check_protocol(const ls_greeting *g) {
     const uint32_t protocol = read_number(g->theirs + PROTOCOL);
     char build[LS_GREETING_BUILD];
@@ -97,7 +97,7 @@ static ls_status check_protocol(const ls_greeting *g) {
                     g->me.rank, this_build, THIS_PROTOCOL, g->peer.rank, build, protocol);
 }
 
-/* Whether both mean each other. */
+/* Whether each side means the other. */
 static ls_status check_parties(const ls_greeting *g) {
     const bool meant =
         g->peer.purpose == g->me.purpose && g->peer.peer == g->me.rank && (g->listens || g->peer.rank == g->me.peer);
@@ -105,7 +105,7 @@ static ls_status check_parties(const ls_greeting *g) {
                  : ls_error(LS_PEER, "rank %d is there, where rank %d was expected", g->peer.rank, g->me.peer);
 }
 
-/* LS_INVALID names the first thing that differs, on both sides. */
+/* LS_INVALID names the first property that differs, with its values on both sides. */
 static ls_status check_build(const ls_greeting *g) {
     char build[LS_GREETING_BUILD];
     read_build(g->theirs, build);
@@ -127,7 +127,7 @@ static ls_status check_build(const ls_greeting *g) {
     return ls_ok();
 }
 
-/* LS_PEER that says what may be why the keys differ. */
+/* LS_PEER with the likely reason why the keys differ. */
 static ls_status explain_key(const ls_greeting *g) {
     const ls_party *me = &g->me, *peer = &g->peer;
     if (peer->ranks != me->ranks)
@@ -155,14 +155,17 @@ static void make_proof(const ls_greeting *g, bool of_listener, uint8_t out[LS_SH
     ls_hmac_end(&mac, out);
 }
 
-/* The first bytes of a connection have room in it, whoever is at its other end. */
+/* Sends without waiting: the first bytes of a connection always fit into its buffer, whatever the other side does. */
 static ls_status say(const ls_greeting *g, const uint8_t *bytes, size_t n) {
     const ssize_t sent = send(g->fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent == (ssize_t)n) return ls_ok();
     return ls_error(LS_PEER, "what is there takes no greeting: send: %s", sent < 0 ? strerror(errno) : "no room");
 }
 
-/* Whether the bytes have come as a whole. Zero bytes in one call: the other side has closed. */
+/*
+ * Receives without waiting; *whole: all the bytes have come. A call that receives zero bytes means that the other side
+ * has closed.
+ */
 static ls_status hear(ls_greeting *g, uint8_t *bytes, size_t n, bool *whole) {
     while (g->got < n) {
         const ssize_t came = recv(g->fd, bytes + g->got, n - g->got, MSG_DONTWAIT);
@@ -183,7 +186,7 @@ static ls_status take_greeting(ls_greeting *g) {
         write_party(g->mine, &g->me);
     }
     const ls_status status = check_protocol(g);
-    if (status.code == LS_INVALID && g->listens) LS_TRY(say(g, g->mine, sizeof g->mine)); /* it names this build, too */
+    if (status.code == LS_INVALID && g->listens) LS_TRY(say(g, g->mine, sizeof g->mine)); /* to name this build, too */
     LS_TRY(status);
     g->heard = true;
     return check_parties(g);
@@ -196,7 +199,7 @@ static ls_status take_proof(ls_greeting *g) {
     return g->proven ? ls_ok() : explain_key(g);
 }
 
-/* One step; *whole: it is complete. */
+/* Goes on with one step; *whole: the step is complete. */
 static ls_status take_step(ls_greeting *g, step what, bool *whole) {
     uint8_t proof[LS_SHA256_BYTES];
     switch (what) {

@@ -1,9 +1,9 @@
 /*
- * Results on their way to the memory of who called ls_launch ("home"). Ranks that are threads, and ranks that a
- * launcher of other programs started, are in that process: rank 0 copies. A forked rank 0 writes messages into a pipe,
- * each a header and its bytes, and the launcher reads the bytes into their place while it watches the ranks. A forked
- * rank has the addresses of its parent, so the header says where the bytes belong. Between the two lie the pipe's bytes
- * and one message of ROOM bytes, whatever the size of a result.
+ * Sends results to the memory of the process that called ls_launch ("home"). Ranks that are threads are in that
+ * process, and so is rank 0 if another program launched the ranks: rank 0 then copies. A forked rank 0 writes messages
+ * into a pipe, each a header and its bytes, and the launcher reads the bytes into their place while it watches the
+ * ranks. A forked rank has the same addresses as its parent, so the header says where the bytes belong. Whatever the
+ * size of a result, only the pipe's buffer and one message of ROOM bytes lie between the two processes.
  */
 #include "comm/comm_impl.h"
 
@@ -16,22 +16,22 @@
 #include <unistd.h>
 
 enum {
-    ROOM = 1 << 16,          /* the most bytes of a message with several pieces: they are copied to their places */
-    MOST_READS = 256,        /* of one call: the launcher has signals to handle, too */
+    ROOM = 1 << 16,   /* the most bytes of a message with several pieces, which are copied from here to their places */
+    MOST_READS = 256, /* reads of one call, because the launcher has signals to handle, too */
     POLL_MILLISECONDS = 100, /* between two ticks of a rank that waits for the launcher to read */
 };
 
-/* What stands before the bytes in the pipe. */
+/* Precedes the bytes in the pipe. */
 typedef struct header {
     char *to;
-    ls_range range; /* of the memory at `to` */
+    ls_range range; /* relative to `to` */
 } header;
 
 struct ls_home_pipe {
     int in, out; /* the ends of the pipe; -1: closed */
     header header;
     size_t known; /* bytes of the header that have come */
-    size_t done;  /* bytes after it that have come */
+    size_t done;  /* bytes after the header that have come */
     char room[ROOM];
 };
 
@@ -73,7 +73,7 @@ int ls_world_home_file(const ls_world *world) { return world->home != NULL ? wor
 
 /* ---- the launcher receives ---- */
 
-/* Where the next bytes go, and how many of them. */
+/* Where the next bytes are to be read to, and how many. */
 static struct iovec next_bytes(ls_home_pipe *h) {
     const ls_range *range = &h->header.range;
     if (h->known < sizeof h->header) return (struct iovec){(char *)&h->header + h->known, sizeof h->header - h->known};
@@ -141,7 +141,7 @@ static ls_status write_all(ls_comm *comm, struct iovec *part, int n) {
 
 static ls_status send_message(ls_comm *comm, char *to, const ls_range *range, const void *from) {
     header head;
-    memset(&head, 0, sizeof head); /* also what the compiler leaves between its fields */
+    memset(&head, 0, sizeof head); /* including the padding between the fields */
     head.to = to;
     head.range = *range;
     struct iovec parts[] = {{&head, sizeof head}, {(void *)(uintptr_t)from, ls_range_bytes(range)}};

@@ -2,27 +2,28 @@
  * Host collectives. All of them are a dissemination (Hensgen, Finkel and Manber, "Two algorithms for barrier
  * synchronization", International Journal of Parallel Programming 17, 1988): in round k = 0, 1, ... each rank sends
  * what it knows to the rank 2^k after it, and waits for the rank 2^k before it. Before round k a rank knows of itself
- * and the 2^k - 1 ranks before it, so after ceil(log2 P) rounds it knows of all P ranks, whatever P is. What it knows
- * is
- *   barrier, meet       nothing but that they have come; those of a barrier are signals without a payload
+ * and the 2^k - 1 ranks before it, so after ceil(log2 P) rounds it knows of all P ranks, whatever P is. What a rank
+ * knows is barrier, meet       nothing but that they have come; those of a barrier are signals without a payload
  *   reduce              one value, the merge of theirs. Unless P is a power of two, the last round merges some of them
  *                       a second time. broadcast and agree are such merges, too: of several offered values the one of
  *                       the lowest rank is kept
- *   exchange            the bytes of each of them. The last round sends only what is missing (Bruck, Ho, Kipnis, Upfal
+ *   exchange            the bytes of each of them. The last round sends only what the receiver
+ *                       lacks (Bruck, Ho, Kipnis, Upfal
  *                       and Weathersby, "Efficient algorithms for all-to-all communications in multiport
  *                       message-passing systems", IEEE Transactions on Parallel and Distributed Systems 8, 1997)
- *   gather              as an exchange, but only the messages on the way to rank 0 have bytes: a binomial tree, in
- *                       which a rank sends once, in the round of the lowest bit of its distance to rank 0
+ *   gather              as an exchange, but only the messages on the way to rank 0 carry bytes: a
+ *                       binomial tree, in which a rank sends its bytes once, in the round of the lowest set bit of its
+ *                       distance to rank 0
  *
- * Every message but a barrier's begins with a head that says what it is, and its receiver compares it with its own
- * before it looks at anything else: ranks that do not do the same fail. The head of a round lies at one place of the
- * inbox whatever the collective is (but in the first rounds of more than a hundred ranks), so that the failure says
- * what each of them does.
+ * Every message but a barrier's begins with a head that says what the message is. The receiver compares the head with
+ * its own before it reads anything else, so ranks that are not doing the same thing fail. The head of a round lies at
+ * the same place of the inbox whatever the collective is (except in the first rounds of more than a hundred ranks), so
+ * that the failure can say what each of the two ranks is doing.
  *
- * Messages arrive in the inbox, behind what the rank already has there, so that nothing is overwritten while it is
- * sent. The inbox has two halves, which collectives use in turn. That is enough: a rank begins collective n + 2 when it
- * has finished n + 1, hence all ranks have begun n + 1, hence they have read what they received in n. Word k of the
- * host collectives is set by one rank only, that of round k.
+ * Messages arrive in the inbox after what the rank already has there, so that nothing is overwritten while it is being
+ * sent. The inbox has two halves, which collectives use in turn. Two are enough: a rank begins collective n + 2 after
+ * it has finished n + 1, hence after all ranks have begun n + 1 and have read what they received in n. Word k of the
+ * host collectives is set by one rank only, the sender of round k.
  */
 #include "comm/comm_impl.h"
 #include "comm/message_impl.h"
@@ -36,24 +37,24 @@
 
 typedef ls_message_head head;
 
-enum { ALIGN = sizeof(uint64_t) }; /* of heads and what follows them */
+enum { ALIGN = sizeof(uint64_t) }; /* of heads and of what follows them */
 
 /* A collective under way. */
 typedef struct collective {
     ls_comm *comm;
     int rounds;
-    char *bytes; /* its half of this rank's inbox */
-    head head;   /* of its messages */
+    char *bytes; /* the half of this rank's inbox that it uses */
+    head head;   /* the head of its messages */
     char what[LS_COMM_DOING + 64];
 } collective;
 
-/* Where the collective's half of a rank's inbox begins, from the heap's start. */
+/* The offset in a rank's heap of the half of the inbox that the collective uses. */
 static size_t half_of(const ls_comm *comm, int rank) {
     const ls_segment_form form = ls_segment_lay_out(&comm->world->options, rank);
     return form.inbox - form.heap + (size_t)(comm->collectives & 1) * ls_host_inbox_bytes(comm->end.ranks);
 }
 
-/* bytes: of one rank's part of the messages. */
+/* bytes: the size of one rank's part of the messages. */
 static collective begin(ls_comm *comm, const char *name, size_t bytes) {
     collective c = {.comm = comm, .rounds = ls_host_rounds(comm->end.ranks)};
     const uint64_t number = ++comm->collectives;
@@ -100,14 +101,17 @@ static ls_status run_round(const collective *c, int k, const ls_range *from, con
     return await_round(c, k);
 }
 
-/* Whether what has come from a rank is what this one expects; `at`: of its head in this half. */
+/*
+ * Whether the message that has come from a peer is the one that this rank expects; `at`: the offset of its head in this
+ * half.
+ */
 static ls_status check_head(const collective *c, size_t at, int peer) {
     return ls_message_check(&c->head, c->comm->end.rank, (const head *)(const void *)(c->bytes + at), peer);
 }
 
 /*
- * Where messages need this rank's help, the last one must not wait for its next tick: the caller may be busy with
- * something else for long.
+ * If messages need this rank's help, the last one must not wait for the rank's next tick, because the caller may be
+ * busy with something else for long.
  */
 static void end(const collective *c) {
     for (int i = 0; i < c->comm->n_links; i++) {
@@ -116,7 +120,7 @@ static void end(const collective *c) {
     }
 }
 
-/* Its messages are signals alone: a rank that is at something else finds no head. */
+/* Its messages are only signals, so a rank that is doing something else finds no head. */
 ls_status ls_comm_barrier(ls_comm *comm) {
     ls_comm_quiet(comm);
     const collective c = begin(comm, "barrier", 0);
@@ -136,12 +140,12 @@ ls_status ls_comm_expect(ls_comm *comm, const ls_window *windows) {
 
 /* ---- exchange ---- */
 
-/* From one block of the inbox to the next: a block is a head, and bytes of one rank. */
+/* The distance between two blocks of the inbox. A block is a head and bytes of one rank. */
 static size_t block_stride(int ranks) { return ls_host_inbox_bytes(ranks) / (size_t)ranks / ALIGN * ALIGN; }
 
 /*
- * How many blocks a rank sends in round k: those that its receiver lacks. Unless `everywhere`, those on their way to
- * rank 0, and else none.
+ * How many blocks a rank sends in round k: those that the receiver lacks. Without `everywhere`, only blocks on their
+ * way to rank 0 are sent.
  */
 static int64_t blocks_of_round(int ranks, int rank, int k, bool everywhere) {
     const int64_t known = (int64_t)1 << k, to_first = (ranks - rank) % ranks; /* the distance to rank 0 */
@@ -149,7 +153,7 @@ static int64_t blocks_of_round(int ranks, int rank, int k, bool everywhere) {
     return to_first % (2 * known) == known ? ls_min(known, ranks - to_first) : 0;
 }
 
-/* `n` blocks from block `first` on; of none, the head of the first. */
+/* The range of n blocks from block `first` on; if n is 0, of the head of block `first`. */
 static ls_range blocks(const collective *c, int64_t first, int64_t n, size_t bytes) {
     const size_t stride = block_stride(c->comm->end.ranks), length = sizeof(head) + (n > 0 ? bytes : 0);
     ls_range range = ls_range_flat((size_t)first * stride, length);
@@ -159,8 +163,9 @@ static ls_range blocks(const collective *c, int64_t first, int64_t n, size_t byt
 }
 
 /*
- * The rounds after which every rank has a block with `bytes` of every rank, or, unless `everywhere`, rank 0 has. Block
- * d of the inbox is that of the rank d before this one; the rank has written block 0, but for its head.
+ * Runs the rounds after which every rank (without `everywhere`: rank 0) has a block with `bytes` bytes of every rank.
+ * Block d of the inbox belongs to the rank that is d before this one. Before the call this rank has written its own
+ * block 0, except for the head.
  */
 static ls_status spread_blocks(const collective *c, size_t bytes, bool everywhere) {
     const int ranks = c->comm->end.ranks;
@@ -177,12 +182,14 @@ static ls_status spread_blocks(const collective *c, size_t bytes, bool everywher
     return ls_ok();
 }
 
-/* What the block of the rank d before this one has after its head. */
+/* The bytes after the head in the block of the rank that is d before this one. */
 static char *block_bytes(const collective *c, int64_t d) {
     return c->bytes + (size_t)d * block_stride(c->comm->end.ranks) + sizeof(head);
 }
 
-/* Exchanges the next bytes of every rank, of `whole` in all; those of rank r go to all + r * whole. */
+/*
+ * Exchanges the next `bytes` bytes of every rank, out of `whole` bytes of each; those of rank r go to all + r * whole.
+ */
 static ls_status exchange_slice(ls_comm *comm, const char *mine, size_t bytes, char *all, size_t whole) {
     const collective c = begin(comm, "exchange", whole);
     const int ranks = comm->end.ranks;
@@ -207,7 +214,7 @@ ls_status ls_comm_exchange(ls_comm *comm, const void *mine, size_t bytes, void *
 
 /* ---- gather ---- */
 
-/* What a block of a gather has after its head; it has room for the same number of bytes of every rank. */
+/* What follows the head in a block of a gather. Every block has room for the same number of bytes. */
 typedef struct piece {
     uint64_t bytes;
     char data[];
@@ -217,7 +224,7 @@ static void keep_failure(ls_status *first, ls_status status) {
     if (first->code == LS_OK) *first = status;
 }
 
-/* Hands on a piece that has come. */
+/* Hands a piece that has come to `take`. */
 static ls_status take_piece(const ls_comm_pieces *p, const piece *theirs, int rank, size_t at, size_t room,
                             ls_status *failure) {
     if (theirs->bytes > room)
@@ -227,7 +234,7 @@ static ls_status take_piece(const ls_comm_pieces *p, const piece *theirs, int ra
     return ls_ok();
 }
 
-/* Passes on the pieces from byte `at` on, at most `room` bytes of each rank. */
+/* Gathers the pieces from byte `at` on, at most `room` bytes of each rank. */
 static ls_status gather_slice(ls_comm *comm, const ls_comm_pieces *p, bool everywhere, size_t at, size_t room,
                               ls_status *failure) {
     const collective c = begin(comm, everywhere ? "gather everywhere" : "gather", room);
@@ -256,7 +263,7 @@ ls_status ls_comm_gather(ls_comm *comm, const ls_comm_pieces *pieces, bool every
     return failure;
 }
 
-/* The context of a gather of the ranks' memory to the memory of the caller. */
+/* The context of a gather from the memory of the ranks to the memory of the caller of ls_launch. */
 typedef struct gathering_home {
     ls_comm *comm;
     const char *mine;
@@ -282,8 +289,9 @@ ls_status ls_comm_gather_home(ls_comm *comm, const void *mine, size_t bytes, voi
 /* ---- reduce ---- */
 
 /*
- * Where the value that comes in round k lies: where the first block of that round would, unless there are so many ranks
- * that blocks are smaller than values; those of the first rounds then lie behind each other. k = -1: the rank's own.
+ * Where the value that comes in round k lies: at the place of the first block of that round, unless there are so many
+ * ranks that blocks are smaller than values; the values of the first rounds then lie one after the other. k = -1: the
+ * rank's own value.
  */
 static size_t place_of_value(int ranks, int k) {
     size_t at = 0;
@@ -349,7 +357,10 @@ static void keep_first(void *into, const void *from, size_t bytes) {
     if (((const offer *)from)->rank < ((const offer *)into)->rank) memcpy(into, from, bytes);
 }
 
-/* *value becomes that of the lowest rank that offers one, *rank that rank's number, INT_MAX if no rank does. */
+/*
+ * *value becomes the value of the lowest rank that offers one, and *rank the number of that rank; INT_MAX: no rank
+ * offers one.
+ */
 static ls_status take_first(ls_comm *comm, const char *name, bool offers, void *value, size_t bytes, int *rank) {
     LS_ASSERT(bytes <= LS_COMM_VALUE);
     offer first = {.rank = offers ? comm->end.rank : INT_MAX};

@@ -1,8 +1,8 @@
 /*
- * Around a process that somebody launched as a rank: the program that did, and the processes of the other ranks of its
- * machine. One thread looks at them until the process ends.
- *   - Without that program nobody would end the ranks, or start them again, so its end aborts the job.
- *   - A rank whose process is gone aborts the job, unless the boot hears of that by itself.
+ * The surroundings of a process that was launched as a rank: the program that launched it, and the processes of the
+ * other ranks on its machine. One thread watches them until the process ends.
+ *   - Without the launcher nothing would end the ranks, or start them again, so its end aborts the job.
+ *   - When the process of a rank is gone, the job is aborted, unless the boot itself notices that.
  */
 #include "comm/comm_impl.h"
 
@@ -24,7 +24,7 @@ typedef struct seen {
     int parent;
 } seen;
 
-/* Without a process of that number: zeros, with parent 0. */
+/* The state of a process; all zeros if there is no process with that number. */
 static seen look_at(int number) {
     char path[40], line[512] = "";
     seen p = {.state = 0};
@@ -40,7 +40,7 @@ static seen look_at(int number) {
     return p;
 }
 
-/* Also while it is stopped. */
+/* Whether a process in this state still exists; a stopped one does. */
 static bool is_there(char state) { return state != 0 && strchr("ZXx", state) == NULL; }
 
 /* Whether the process was started with that variable. */
@@ -59,7 +59,10 @@ static bool has_variable(int number, const char *variable) {
 
 /* ---- the program that launched this process ---- */
 
-/* The nearest ancestor that nobody gave a rank: scripts may stand between it and this process. 0: there is none. */
+/*
+ * The launcher: the nearest ancestor without the variable of a rank. Scripts may stand between the launcher and this
+ * process. 0: there is none.
+ */
 static int find_launcher(const char *variable) {
     int number = getppid();
     while (number > 1 && has_variable(number, variable)) number = look_at(number).parent;
@@ -79,7 +82,10 @@ bool ls_process_is_ancestor(int process) {
     return number == process;
 }
 
-/* An MPI shares memory in files that its launcher removes at the end of the job; then nobody else does. */
+/*
+ * Some MPI libraries share memory in files that their launcher removes at the end of the job. When the launcher is
+ * gone, this function removes them.
+ */
 static void remove_shared_files(void) {
     char *line = NULL;
     size_t room = 0;
@@ -94,7 +100,7 @@ static void remove_shared_files(void) {
 }
 
 const char *ls_launcher_at_interrupt(void) {
-    /* mpirun hands its options on to the ranks as variables. */
+    /* mpirun passes its options to the ranks as variables. */
     const char *seconds = getenv("OMPI_MCA_odls_base_sigkill_timeout");
     if (getenv("OMPI_COMM_WORLD_SIZE") == NULL || (seconds != NULL && strtol(seconds, NULL, 10) > 1)) return NULL;
     return "Open MPI's mpirun kills the ranks a second after Ctrl-C; with --mca odls_base_sigkill_timeout 30 they stop "
@@ -108,17 +114,18 @@ typedef struct watch {
     struct pollfd launcher; /* fd -1: it is not watched */
     int launcher_number;
     char launcher_name[32];
-    bool gone[]; /* [ranks] at the last look: what a rank has sent before comes first */
+    bool gone[]; /* [ranks] at the last look: a process counts as lost at the second look, so that what its rank sent
+                    before is received first */
 } watch;
 
-/* The process of a rank is gone. */
+/* Aborts the job because the process of a rank is gone. */
 static void lose(ls_boot *boot, int rank) {
     char why[96];
     snprintf(why, sizeof why, "rank %d ended before its work was done", rank);
     if (ls_notice_abort(boot->notice, why) && rank == 0) atomic_store(&boot->notice->first_lost, true);
 }
 
-/* One rank of a machine looks for all: the first that is there. */
+/* One rank of a machine watches for all: the first whose process exists. If that one is gone, the next one notices. */
 static void look_at_ranks(watch *w) {
     const ls_boot *boot = w->boot;
     bool first = true;
@@ -149,7 +156,7 @@ static void *thread_main(void *argument) {
     return NULL;
 }
 
-/* Without pidfd_open (Linux 5.3) the launcher is not watched. */
+/* On systems without pidfd_open (before Linux 5.3) the launcher is not watched. */
 ls_status ls_launcher_watch(ls_boot *boot) {
     pthread_t thread;
     watch *w = calloc(1, sizeof *w + (size_t)boot->ranks * sizeof w->gone[0]);

@@ -1,4 +1,4 @@
-/* The lobby of a listener: who has connected and not proved yet that it has the key. */
+/* The lobby of a listener: connections whose other side has not yet proved that it has the key. */
 #include "comm/greeting_impl.h"
 
 #include <errno.h>
@@ -19,10 +19,10 @@ struct ls_lobby {
     ls_key key;
     ls_party me;
     int room, n;
-    waiting *all; /* [room] the first n, the oldest first */
-    int at;       /* the next to go on with */
+    waiting *all; /* [room] of which the first n are in use, the oldest first */
+    int at;       /* the next one to go on with */
     int refused;
-    char why[sizeof((ls_status){0}.text)]; /* of the last one that was refused and had said who it is */
+    char why[sizeof((ls_status){0}.text)]; /* the reason for the last refused connection that had said who it is */
 };
 
 ls_status ls_lobby_open(int listener, const ls_key *key, const ls_party *me, int room, ls_lobby **out) {
@@ -81,7 +81,7 @@ static void send_oldest_away(ls_lobby *lobby) {
     send_away(lobby, 0, &why);
 }
 
-/* Whether accept failed for something that concerns one connection, or that goes by. */
+/* Whether accept failed for a reason that concerns a single connection or is temporary. */
 static bool is_passing(int error) {
     static const int passing[] = {EINTR,     ECONNABORTED, EPROTO,      ENETDOWN,   ENOPROTOOPT,
                                   EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, EOPNOTSUPP, ETIMEDOUT};
@@ -90,7 +90,10 @@ static bool is_passing(int error) {
     return false;
 }
 
-/* Takes all connections that have been made. Where there are too few files, the oldest makes room. */
+/*
+ * Accepts all connections that have been made. When file descriptors run out, the oldest connection in the lobby is
+ * closed to make room.
+ */
 static ls_status accept_all(ls_lobby *lobby) {
     for (;;) {
         int fd;
@@ -110,7 +113,7 @@ static ls_status accept_all(ls_lobby *lobby) {
     }
 }
 
-/* Goes on with one; whether it has come out. */
+/* Goes on with the greeting of connection i; whether it leaves the lobby as *out. */
 static bool advance(ls_lobby *lobby, int i, ls_caller *out) {
     waiting *one = &lobby->all[i];
     ls_greeting *g = &one->greeting;

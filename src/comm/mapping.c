@@ -1,6 +1,6 @@
 /*
  * New memory from the operating system, in huge pages where it has them. Shared memory gets transparent huge pages if
- * the system makes them on request (the rank that touches a page first decides where it is placed), else reserved huge
+ * the system gives them on request (then a page is placed near the rank that first touches it), else reserved huge
  * pages (hugetlb) if there are enough.
  */
 #include "comm/comm_impl.h"
@@ -19,7 +19,7 @@
 
 enum { HUGE = 2 << 20 };
 
-/* Smaller mappings get no huge pages. */
+/* Smaller mappings ask for no huge pages. */
 #define ADVISE_FROM_BYTES ((size_t)4 << 20)
 
 static ls_status no_memory(size_t bytes, const char *kind, const char *call) {
@@ -53,8 +53,9 @@ bool ls_shared_gets_huge_pages(const char *folder) {
 
 /*
  * Maps a new memfd over address space that the caller reserved. The memfd gives the mapping a name in /proc/PID/maps;
- * without memfd (old kernels, sandboxes) the mapping is anonymous. Neither leaves a file. hugetlb: flags for reserved
- * huge pages, or 0. The system must reserve such pages for this mapping now, so MAP_NORESERVE is not used for them.
+ * where there is no memfd (old kernels, sandboxes) the mapping is anonymous. Neither leaves a file behind. hugetlb:
+ * flags for reserved huge pages, or 0. The system must reserve such pages for this mapping now, so MAP_NORESERVE is not
+ * used for them.
  */
 static bool map_over(char *at, size_t bytes, unsigned hugetlb) {
     const int protection = PROT_READ | PROT_WRITE;
@@ -70,9 +71,9 @@ static bool map_over(char *at, size_t bytes, unsigned hugetlb) {
 }
 
 /*
- * Maps reserved huge pages and allocates them at once, because a limit (of a cgroup) that is found later ends the
- * process by a signal. The rest after the last whole huge page is ordinary memory, so that no more is mapped than
- * `bytes`.
+ * Maps reserved huge pages and allocates them at once, because reaching a limit (of a cgroup) later would kill the
+ * process by a signal. The rest after the last whole huge page is ordinary memory, so that no more than `bytes` is
+ * mapped.
  */
 static bool map_hugetlb(char *at, size_t bytes) {
     const size_t whole = bytes / HUGE * HUGE;
@@ -122,7 +123,7 @@ ls_status ls_map_passed(int fd, size_t bytes, ls_mapping *out) {
     return ls_ok();
 }
 
-/* No reserved huge pages: a file of them would have to end with one. */
+/* Without reserved huge pages, because the size of a file of them would have to be a multiple of the huge page. */
 ls_status ls_map_passable(size_t bytes, ls_mapping *out, int *fd) {
     const int made = memfd_create("longspan-heap", MFD_CLOEXEC);
     if (made < 0) return no_memory(bytes, "shared", "memfd_create");
@@ -145,7 +146,7 @@ ls_status ls_map_private(size_t bytes, ls_mapping *out) {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) return no_memory(bytes, "private", "mmap");
     if (bytes >= ADVISE_FROM_BYTES)
-        (void)madvise(base, bytes, MADV_HUGEPAGE); /* without huge pages it is only slower */
+        (void)madvise(base, bytes, MADV_HUGEPAGE); /* failure is ignored: without huge pages access is only slower */
     *out = (ls_mapping){base, bytes};
     return ls_ok();
 }

@@ -1,4 +1,4 @@
-/* The heads of messages on the host: what a message is, and whether two ranks do the same. */
+/* The heads of messages on the host: what a message is, and whether two ranks are doing the same thing. */
 #include "comm/message_impl.h"
 
 #include "comm/comm.h"
@@ -23,7 +23,7 @@ ls_status ls_message_check(const ls_message_head *mine, int rank, const ls_messa
     if (mine->number == theirs->number && mine->bytes == theirs->bytes && mine->kind == theirs->kind) return ls_ok();
     char here[LS_MESSAGE_WHAT + 40], there[LS_MESSAGE_WHAT + 40] = "something else";
     print(mine, here, sizeof here);
-    if (mine->number == theirs->number) print(theirs, there, sizeof there); /* else it is left from another message */
+    if (mine->number == theirs->number) print(theirs, there, sizeof there); /* else it is an older head */
     return ls_error(LS_INVALID, "rank %d is at \"%s\", rank %d at \"%s\"; expected the same on all ranks", rank, here,
                     peer, there);
 }
@@ -38,7 +38,7 @@ ls_status ls_status_sound(ls_status status) {
 
 /* ---- between launched ranks ---- */
 
-/* A head with the bytes of small values, which most are. */
+/* A head together with the bytes of a small value; most values are small. */
 typedef struct envelope {
     ls_message_head head;
     char value[32];

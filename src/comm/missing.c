@@ -1,4 +1,7 @@
-/* Who does not answer, or does not come to a gather of launched ranks; what the others say, and when they give up. */
+/*
+ * Ranks that do not answer, or do not come to a gather of launched ranks: what the other ranks report, and when they
+ * give up.
+ */
 #include "comm/boot_impl.h"
 
 #include <fcntl.h>
@@ -10,11 +13,11 @@
 
 #define RENDEZVOUS_SECONDS 120.0
 #define SECONDS_VARIABLE "LONGSPAN_RENDEZVOUS_SECONDS"
-#define SILENT_SECONDS 30.0 /* a process answers within this time, unless it is stopped or not reached */
+#define SILENT_SECONDS 30.0 /* a process that is neither stopped nor unreachable answers within this time */
 #define WARN_SECONDS 7.0
 #define LEAST_WARN_SECONDS 1.0
-#define STOP_SECONDS 2.0 /* ranks that are asked to stop wait no longer for one that does not answer */
-#define MISSING_TIMES 15 /* a rank that works may keep others waiting for so many times the time of the rendezvous */
+#define STOP_SECONDS 2.0 /* ranks that are asked to stop wait at most this long for a rank that does not answer */
+#define MISSING_TIMES 15 /* how many rendezvous times a rank that answers may keep others waiting in a gather */
 
 ls_status ls_boot_rendezvous_seconds(double *out) {
     const char *text = getenv(SECONDS_VARIABLE);
@@ -31,8 +34,8 @@ ls_status ls_boot_rendezvous_seconds(double *out) {
 }
 
 /*
- * What the system says of a process: /proc/PID/stat is "PID (NAME) STATE ...", where NAME may hold any characters, and
- * STATE is T for a process that a signal has stopped, t for one that a debugger has.
+ * Asks the system: /proc/PID/stat is "PID (NAME) STATE ...", where NAME may contain any characters, and STATE is T for
+ * a process that was stopped by a signal, t for one that was stopped by a debugger.
  */
 static bool process_is_stopped(int process) {
     char path[32], line[256];
@@ -49,7 +52,7 @@ bool ls_boot_is_stopped(const ls_boot *boot, int rank) {
     return boot->processes != NULL && boot->processes[rank] != 0 && process_is_stopped(boot->processes[rank]);
 }
 
-/* ---- who does not answer ---- */
+/* ---- ranks that do not answer ---- */
 
 void ls_boot_print_silence(const ls_boot *boot, int peer, double silent, char *out, size_t room) {
     const char *host = boot->host_names != NULL ? boot->host_names[peer] : "";
@@ -60,7 +63,7 @@ void ls_boot_print_silence(const ls_boot *boot, int peer, double silent, char *o
                  *host != 0 ? "host " : "its host", host);
 }
 
-/* Whether this rank is the first of its host that can say something, but for rank 0. */
+/* Whether this rank is the first rank of its host, not counting rank 0, that is not stopped. */
 static bool is_first_here(const ls_boot *boot) {
     for (int r = 1; r < boot->rank; r++)
         if (boot->hosts != NULL && boot->hosts[r] == boot->hosts[boot->rank] && !ls_boot_is_stopped(boot, r))
@@ -75,7 +78,7 @@ bool ls_boot_speaks(const ls_boot *boot) {
     return (!heard || ls_boot_is_stopped(boot, 0)) && is_first_here(boot);
 }
 
-/* The log of other ranks than rank 0 may be silent, hence not ls_log. */
+/* Does not use ls_log, which may be silenced on ranks other than rank 0. */
 static void warn(const ls_boot *boot, int rank, int peer, double silent) {
     char why[160], line[320];
     if (!ls_boot_speaks(boot)) return;
@@ -90,7 +93,7 @@ static void warn(const ls_boot *boot, int rank, int peer, double silent) {
     ls_print_line(stderr, "longspan: warning: %s", line);
 }
 
-/* When a silence is said: not before an answer is late. */
+/* The seconds of silence after which to warn: not before an answer is late. */
 static double seconds_to_warn(double limit) {
     const double half = limit > 0 && limit / 2 < WARN_SECONDS ? limit / 2 : WARN_SECONDS;
     return half > LEAST_WARN_SECONDS ? half : LEAST_WARN_SECONDS;
@@ -100,14 +103,14 @@ bool ls_boot_gives_up(const ls_boot *boot, int rank, int peer, double silent, do
     ls_notice *notice = boot->notice;
     const bool late = silent >= seconds_to_warn(limit);
     const bool gives_up = (limit > 0 && silent >= limit) || (atomic_load(&notice->stop) && silent >= STOP_SECONDS);
-    if (boot->rank < 0) return gives_up; /* the launcher says what is to be said */
+    if (boot->rank < 0) return gives_up; /* the launcher prints the messages */
     if (late || gives_up) atomic_store(&notice->first_unheard, !first_heard);
     if (late && !gives_up && !atomic_exchange(&notice->warned, true)) warn(boot, rank, peer, silent);
     if (!late && !gives_up && atomic_exchange(&notice->warned, false)) atomic_store(&notice->first_unheard, false);
     return gives_up;
 }
 
-/* ---- who does not come ---- */
+/* ---- ranks that do not come to a gather ---- */
 
 void ls_missing_add(ls_missing *missing, int rank, double silent) {
     missing->others++;
@@ -122,7 +125,7 @@ ls_status ls_boot_check_missing(const ls_boot *boot, const ls_missing *missing, 
     if (peer >= boot->ranks) return ls_error(LS_PEER, "rank %d is told that rank %d is missing", boot->rank, peer);
     const double limit = seconds < SILENT_SECONDS ? seconds : SILENT_SECONDS;
     const bool first_heard = peer != 0 || boot->rank == 0;
-    /* Others are asked at their time; that one of them answers does not end the silence of another. */
+    /* Missing ranks are asked in turn; an answer of one of them does not end the silence of another. */
     const bool silent = missing->silent > LEAST_WARN_SECONDS && peer != boot->rank &&
                         ls_boot_gives_up(boot, boot->rank, peer, missing->silent, limit, first_heard);
     if (!silent && waited <= MISSING_TIMES * seconds) return ls_ok();

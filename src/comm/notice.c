@@ -1,4 +1,4 @@
-/* The notice of a world: its abort, with a text, and the wish that it stops. */
+/* The notice of a world: an abort, with its text, and a request to stop. */
 #include "comm/boot_impl.h"
 
 #include <stdio.h>
@@ -13,8 +13,8 @@ bool ls_notice_abort(ls_notice *notice, const char *why) {
     }
     if (state == LS_ABORT_BEING_WRITTEN) {
         /*
-         * Another rank writes its text, which takes a microsecond. If that rank was killed meanwhile, the text stays
-         * incomplete.
+         * Another rank is writing the text of its abort, which takes a microsecond. If that rank is killed meanwhile,
+         * the text stays incomplete.
          */
         for (int i = 0; i < 100 && atomic_load(&notice->abort_state) != LS_ABORT_SET; i++) usleep(1000);
         atomic_store_explicit(&notice->abort_state, LS_ABORT_SET, memory_order_release);

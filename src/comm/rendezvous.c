@@ -1,6 +1,6 @@
 /*
- * A rank's side of a rendezvous: it finds the server, and then one thread receives for it, and carries what is set in
- * the rank's notice to the server.
+ * A rank's side of a rendezvous. The rank finds the server; then one thread receives the server's messages, and sends
+ * the server what is set in the rank's notice.
  */
 #include "comm/rendezvous_impl.h"
 
@@ -14,29 +14,29 @@
 #include <unistd.h>
 
 #define SLICE_MILLISECONDS 50
-#define COME_SECONDS 5.0 /* the server says this much later than it may that not all have come */
+#define COME_SECONDS 5.0 /* how long after its deadline the server may still report that not all have come */
 #define ABORTED_SERVER_STAYS_SECONDS 1.0
-#define SERVER_STAYS_SECONDS 10.0 /* rank 0 waits so long for the others to leave */
+#define SERVER_STAYS_SECONDS 10.0 /* how long rank 0 waits for the others to leave */
 
 struct ls_rendezvous {
     ls_rendezvous_point point;
     ls_notice *notice;
-    ls_rendezvous_server *server; /* of rank 0 */
+    ls_rendezvous_server *server; /* of rank 0 only */
     int fd;
     pthread_t thread;
-    ls_rendezvous_message message; /* that is being received, by the thread alone */
-    pthread_mutex_t lock;          /* for all that follows, and for sending */
+    ls_rendezvous_message message; /* the message being received; used by the thread only */
+    pthread_mutex_t lock;          /* protects all fields below, and sending */
     pthread_cond_t changed;
     bool leaving, broken;
-    bool told_abort, told_stop; /* the server knows */
+    bool told_abort, told_stop; /* the server has been told */
     uint64_t gathers;           /* so far */
-    size_t awaited;             /* bytes of the values of the gather under way; 0: none is */
-    char *values;               /* of the gather under way, when they have come; else NULL */
-    ls_missing missing;         /* what the server said last of the gather that this rank waits in */
+    size_t awaited;             /* bytes of the values of the gather under way; 0: none is under way */
+    char *values;               /* the values of the gather under way, once they have come; else NULL */
+    ls_missing missing;         /* what the server last said about the gather in which this rank waits */
     double silent;              /* seconds since it said so */
 };
 
-/* What could not be sent as a whole ends the connection: the server and the thread find that it is closed. */
+/* A message that could not be sent completely ends the connection; the server and the thread then find it closed. */
 static ls_status send_to_server(const ls_rendezvous *r, ls_rendezvous_kind kind, const void *bytes, size_t n) {
     const uint64_t number = kind == LS_RENDEZVOUS_GATHER ? r->gathers : 0;
     const ls_status status = ls_rendezvous_send(r->fd, kind, number, bytes, n, "rank 0 to listen");
@@ -49,7 +49,7 @@ static void set_abort_limits(ls_rendezvous_limits *limits) {
     limits->most[LS_RENDEZVOUS_ABORT] = sizeof((ls_status){0}.text) - 1;
 }
 
-/* Waits until the server says that all have come, or why not. */
+/* Waits until the server says that all ranks have come, or why not. */
 static ls_status await_all(ls_rendezvous *r) {
     const ls_patience most = {.seconds = r->point.seconds + COME_SECONDS};
     const double began = ls_seconds();
@@ -67,7 +67,7 @@ static ls_status await_all(ls_rendezvous *r) {
     return status;
 }
 
-/* Connects to the server, in whichever process it is. */
+/* Connects to the server, which may be in this process or another. */
 static ls_status meet(ls_rendezvous *r) {
     if (r->point.rank == 0)
         LS_TRY(ls_rendezvous_server_start(&r->point, r->notice, &r->server, &r->fd));
@@ -78,7 +78,7 @@ static ls_status meet(ls_rendezvous *r) {
 
 /* ---- the thread ---- */
 
-/* Carries abort and stop to the server, once each. */
+/* Tells the server of an abort and of a stop, once each. */
 static void tell_notice(ls_rendezvous *r) {
     const ls_status aborted = ls_notice_aborted(r->notice);
     ls_status sent = ls_ok();
@@ -90,10 +90,10 @@ static void tell_notice(ls_rendezvous *r) {
         r->told_stop = true;
         sent = send_to_server(r, LS_RENDEZVOUS_STOP, NULL, 0);
     }
-    (void)sent; /* a server that is gone is found when it is received from */
+    (void)sent; /* receiving will show it if the server is gone */
 }
 
-/* LS_INVALID: what came is not what this rank waits for. */
+/* LS_INVALID: the message is not the values that this rank waits for. */
 static ls_status take_values(ls_rendezvous *r) {
     ls_rendezvous_message *m = &r->message;
     if (r->awaited == 0 || r->values != NULL || m->head.bytes != r->awaited || m->head.number != r->gathers)
@@ -117,7 +117,7 @@ static ls_status take_missing(ls_rendezvous *r) {
     return ls_error(LS_INVALID, "rank 0 names a missing rank that does not exist; expected one of %d", r->point.ranks);
 }
 
-/* A message that has come as a whole. */
+/* Handles a message that has come completely. */
 static ls_status take_message(ls_rendezvous *r) {
     switch (r->message.head.kind) {
     case LS_RENDEZVOUS_GATHER:
@@ -138,8 +138,8 @@ static ls_status take_message(ls_rendezvous *r) {
 }
 
 /*
- * A call on the connection to rank 0 has failed. Nobody else can say why, and this rank's log may be silent, because
- * rank 0 speaks for all: in its own process that is done at the end.
+ * Reports that a call on the connection to rank 0 has failed. No other process knows why, and ls_log may be silenced
+ * here, because rank 0 prints for all. In rank 0's own process the failure is reported at the end.
  */
 static void report_failed_call(const ls_rendezvous *r, const ls_status *status) {
     const ls_status why = ls_error_in(*status, "rank %d", r->point.rank);
@@ -156,7 +156,7 @@ static void lose_server(ls_rendezvous *r, const ls_status *how) {
         atomic_store(&r->notice->first_lost, true);
 }
 
-/* Receives what has come, and takes it when it is a whole message. Under the lock; it does not block. */
+/* Receives what has come, and handles it once it is a complete message. Under the lock; does not block. */
 static ls_status receive(ls_rendezvous *r) {
     ls_rendezvous_limits limits;
     bool whole = false;
@@ -182,7 +182,7 @@ static void *thread_main(void *argument) {
         if (error != 0) came = ls_error(LS_IO, "connection to rank 0: poll: %s", strerror(error));
         if (came.code != LS_OK) lose_server(r, &came);
         if (!r->broken) tell_notice(r);
-        pthread_cond_broadcast(&r->changed); /* a gather looks at the notice, too */
+        pthread_cond_broadcast(&r->changed); /* a waiting gather reads the notice, too */
         const bool ends = r->leaving || r->broken;
         pthread_mutex_unlock(&r->lock);
         if (ends) return NULL;
@@ -214,20 +214,23 @@ ls_status ls_rendezvous_open(const ls_rendezvous_point *point, ls_notice *notice
     return status;
 }
 
-/* LS_PEER when nothing can come any more. */
+/* LS_PEER if nothing can be received any more. */
 static ls_status check_connection(const ls_rendezvous *r) {
     LS_TRY(ls_notice_aborted(r->notice));
     return r->broken ? ls_error(LS_PEER, "the connection to rank 0 is lost") : ls_ok();
 }
 
-/* LS_PEER when this rank has waited for too long: for those that the server misses, or for an answer of the server. */
+/*
+ * LS_PEER if this rank has waited too long for the ranks that the server reports missing, or for an answer of the
+ * server.
+ */
 static ls_status check_missing(const ls_rendezvous *r, const ls_boot *boot, double waited) {
     const ls_missing server = {.rank = 0, .silent = r->silent};
     LS_TRY(ls_boot_check_missing(boot, &server, 0, r->point.seconds));
     return ls_boot_check_missing(boot, &r->missing, waited, r->point.seconds);
 }
 
-/* Waits for the values of all. Under the lock; the thread signals at least once in a slice. */
+/* Waits for the values of all ranks. Under the lock; the thread signals `changed` at least once in each time slice. */
 static ls_status await_values(ls_rendezvous *r, const ls_boot *boot) {
     double waited = 0, asked = 0, looked = ls_seconds();
     r->silent = 0;
@@ -248,7 +251,7 @@ static ls_status await_values(ls_rendezvous *r, const ls_boot *boot) {
     return ls_ok();
 }
 
-/* One gather at a time: the values of the next can only come when this rank has sent its own. */
+/* One gather at a time: the values of the next one can come only after this rank has sent its own. */
 ls_status ls_rendezvous_gather(ls_rendezvous *r, const ls_boot *boot, const void *mine, size_t bytes, void *all) {
     pthread_mutex_lock(&r->lock);
     ls_status status = check_connection(r);
@@ -261,8 +264,8 @@ ls_status ls_rendezvous_gather(ls_rendezvous *r, const ls_boot *boot, const void
     r->values = NULL;
     r->awaited = 0;
     const ls_status told = ls_notice_aborted(r->notice);
-    if (status.code == LS_PEER && told.code != LS_OK) status = told; /* it says more than that a connection is lost */
-    /* The others would wait for this rank, which has lost count of the gathers. */
+    if (status.code == LS_PEER && told.code != LS_OK) status = told; /* the text of the abort says more */
+    /* This rank has lost count of the gathers, and the others would wait for it. */
     if (status.code == LS_PEER)
         (void)ls_notice_abort(r->notice, status.text);
     else if (status.code != LS_OK)
@@ -282,7 +285,7 @@ void ls_rendezvous_close(ls_rendezvous *r) {
     pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);
     (void)close(r->fd);
-    /* A rank that is stopped does not hear of an abort. */
+    /* After an abort rank 0 waits for less time, because a rank that is stopped does not hear of the abort. */
     const bool aborted = ls_notice_aborted(r->notice).code != LS_OK;
     ls_rendezvous_server_end(r->server, aborted ? ABORTED_SERVER_STAYS_SECONDS : SERVER_STAYS_SECONDS);
     pthread_mutex_destroy(&r->lock);

@@ -1,4 +1,7 @@
-/* Messages between the clients and the server of a rendezvous: sent as a whole, received as they come, and checked. */
+/*
+ * Messages between the clients and the server of a rendezvous: sending them whole, receiving them in pieces, and
+ * checking them.
+ */
 #include "comm/rendezvous_impl.h"
 
 #include <errno.h>
@@ -6,7 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* Both sides have a thread that always receives, so sending takes no time. */
+/* Both sides have a thread that always receives, so sending takes hardly any time. */
 static const ls_patience patience = {.seconds = 10};
 
 ls_status ls_rendezvous_send(int fd, ls_rendezvous_kind kind, uint64_t number, const void *bytes, size_t n,
@@ -17,7 +20,7 @@ ls_status ls_rendezvous_send(int fd, ls_rendezvous_kind kind, uint64_t number, c
     return ls_socket_send(fd, bytes, n, &patience, what);
 }
 
-/* Receives up to `bytes` in all. LS_PEER: the connection has ended. */
+/* Receives until *got is `bytes` or no more has come. LS_PEER: the connection has ended. */
 static ls_status receive_some(int fd, char *to, size_t bytes, size_t *got) {
     while (*got < bytes) {
         const ssize_t n = recv(fd, to + *got, bytes - *got, MSG_DONTWAIT);

@@ -1,7 +1,7 @@
 /*
- * Looking for the server of a rendezvous. A candidate is an address of rank 0's host with a port. All are tried at
- * once, and each again when it fails, so that it does not matter in which order processes start, who else listens
- * there, or whether the host answers at all.
+ * The search for the server of a rendezvous. A candidate is an address of rank 0's host with a port. All candidates are
+ * tried at once, and each is tried again when it fails. So it does not matter in which order processes start, what else
+ * listens there, or whether the host answers at all.
  */
 #include "comm/rendezvous_impl.h"
 
@@ -16,20 +16,20 @@
 
 enum { ADDRESSES = 4, CANDIDATES = ADDRESSES * LS_RENDEZVOUS_PORTS, SLICE_MILLISECONDS = 20 };
 #define RETRY_SECONDS 0.1
-#define RETRY_REFUSED_SECONDS 1.0 /* where somebody greeted and then refused this rank */
+#define RETRY_REFUSED_SECONDS 1.0 /* if the other side greeted this rank and then refused it */
 #define LOOK_UP_AGAIN_SECONDS 1.0
 #define LOOK_UP_MICROSECONDS 2000
-#define FIRST_WORD_SECONDS 5.0 /* from then on lines say whom this rank waits for; each time after twice as long */
-#define TWICE_SECONDS 1.0      /* rank 0 of another job proves within this time that it is one */
+#define FIRST_WORD_SECONDS 5.0 /* until a message says whom this rank waits for; twice as long for the next */
+#define TWICE_SECONDS 1.0      /* within this time rank 0 of another job proves what it is */
 
 typedef struct candidate {
     struct sockaddr_storage address;
     socklen_t bytes;
-    int fd;         /* -1: none; it is tried again at `again` */
-    bool connected; /* and the greeting is under way */
+    int fd;         /* -1: no connection; it is tried again at `again` */
+    bool connected; /* the connection is made, and the greeting is under way */
     double again;
     ls_greeting greeting;
-    ls_status last; /* why it failed last */
+    ls_status last; /* why it failed the last time */
 } candidate;
 
 typedef struct search {
@@ -37,12 +37,15 @@ typedef struct search {
     ls_party me;
     int n, ports;
     candidate all[CANDIDATES];
-    ls_status unknown; /* why the host is not known, as yet */
+    ls_status unknown; /* why the address of the host is not known yet */
 } search;
 
 /* ---- the addresses of the host ---- */
 
-/* A look-up takes as long as the network lets it, so a thread of its own does it; the last of the two frees it. */
+/*
+ * A look-up may take arbitrarily long, so it runs in its own thread. The thread and the search share this; the last of
+ * the two to end frees it.
+ */
 typedef struct look_up {
     char host[256];
     _Atomic int users;
@@ -90,7 +93,7 @@ static void set_port(struct sockaddr_storage *address, int port) {
         ((struct sockaddr_in *)address)->sin_port = htons((uint16_t)port);
 }
 
-/* Each address with each port, the first ports first. */
+/* Adds each address with each port, all addresses with the first port first. */
 static void add_candidates(search *s, const look_up *l) {
     for (int i = 0; i < s->ports; i++) {
         int addresses = 0;
@@ -105,7 +108,7 @@ static void add_candidates(search *s, const look_up *l) {
     }
 }
 
-/* Goes on with the look-up until it has given an address; *l: NULL when none is under way. */
+/* Goes on with the look-up until it has found an address; *l: NULL if no look-up is under way. */
 static ls_status look_up_host(search *s, look_up **l, double *again) {
     if (s->n > 0 || (*l == NULL && ls_seconds() < *again)) return ls_ok();
     if (*l == NULL) LS_TRY(begin_look_up(s->point->host, l));
@@ -124,7 +127,7 @@ static ls_status look_up_host(search *s, look_up **l, double *again) {
 
 static void give_up(candidate *c, ls_status why) {
     if (c->fd >= 0) (void)close(c->fd);
-    if (!c->connected) c->greeting.heard = false; /* who greeted before is not there any more */
+    if (!c->connected) c->greeting.heard = false; /* forget an earlier greeting: that listener is gone */
     c->fd = -1;
     c->connected = false;
     c->last = why;
@@ -139,7 +142,7 @@ static void try_connecting(candidate *c) {
         give_up(c, ls_error(LS_PEER, "connect: %s", strerror(errno)));
 }
 
-/* Goes on with a connection that poll has found ready. LS_INVALID: the server has the key, and is of another build. */
+/* Goes on with a connection that poll has found ready. LS_INVALID: the server has the key, but is of another build. */
 static ls_status advance(const search *s, candidate *c) {
     if (!c->connected) {
         int error = 0;
@@ -179,7 +182,7 @@ static ls_status look(search *s, candidate **found) {
     return ls_ok();
 }
 
-/* Why nobody is found: what somebody said who greeted, else what is known of the first port. */
+/* Why no server is found: what a listener that greeted said, else what is known about the first port. */
 static ls_status why_not(const search *s) {
     for (int i = 0; i < s->n; i++)
         if (s->all[i].greeting.heard && s->all[i].last.code != LS_OK) return s->all[i].last;
@@ -188,7 +191,7 @@ static ls_status why_not(const search *s) {
     return ls_error(LS_PEER, "nothing answers");
 }
 
-/* The socket of the candidate blocks again; all others are closed. */
+/* Makes the socket of the found candidate blocking again, and closes all others. */
 static ls_status end(search *s, look_up *l, const candidate *found) {
     for (int i = 0; i < s->n; i++)
         if (s->all[i].fd >= 0 && &s->all[i] != found) (void)close(s->all[i].fd);
@@ -258,7 +261,7 @@ bool ls_rendezvous_is_twice(const ls_rendezvous_point *point, int ports) {
     const ls_status status = find(s, TWICE_SECONDS, false, &found, &l);
     bool twice = found != NULL;
     for (int i = 0; i < s->n; i++) twice |= s->all[i].greeting.proven;
-    (void)status; /* nobody has the key */
+    (void)status; /* no listener has the key */
     (void)end(s, l, NULL);
     free(s);
     return twice;

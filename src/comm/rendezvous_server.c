@@ -1,7 +1,8 @@
 /*
- * The server of a rendezvous: one thread in the process of rank 0. Who connects waits in a lobby until it has proved
- * that it has the key of the job; nobody waits for anybody there. The server hands on what ranks send, and when the
- * connection of a rank ends before the rank has said that it leaves, it tells all others that this rank is dead.
+ * The server of a rendezvous: one thread in the process of rank 0. A new connection stays in a lobby until its other
+ * side has proved that it has the key of the job; connections there do not wait for each other. The server passes on
+ * what ranks send. If the connection of a rank ends before the rank has said that it leaves, the server tells all
+ * others that this rank is dead.
  */
 #include "comm/rendezvous_impl.h"
 
@@ -16,15 +17,15 @@
 #include <unistd.h>
 
 enum { SLICE_MILLISECONDS = 50, STRANGERS = 64, OTHER_FILES = 128 };
-#define FIRST_WORD_SECONDS 5.0 /* from then on lines say who is missing; each time after twice as long */
+#define FIRST_WORD_SECONDS 5.0 /* until a message says which ranks are missing; twice as long for the next */
 
 typedef struct client {
-    int fd;       /* -1: it has not come, or is gone */
+    int fd;       /* -1: the rank has not come, or is gone */
     bool gathers; /* its value of the gather under way is there */
     bool left;
-    double asked; /* the server's clock when it was asked whether it is there, without an answer yet; 0: it was not */
-    ls_rendezvous_message message; /* that is being received */
-    ls_status failed;              /* of a call on its connection */
+    double asked; /* the clock when the rank was asked whether it is there, if it has not answered yet; else 0 */
+    ls_rendezvous_message message; /* the message being received */
+    ls_status failed;              /* why a call on its connection failed */
 } client;
 
 struct ls_rendezvous_server {
@@ -36,23 +37,23 @@ struct ls_rendezvous_server {
     char address[LS_ADDRESS];
     bool everywhere;       /* it listens at every address of the host */
     client *clients;       /* [ranks] */
-    struct pollfd *polled; /* [ranks + 1 + room]: of the clients, the listener and the lobby */
+    struct pollfd *polled; /* [ranks + 1 + room]: for the clients, the listener and the lobby */
     int came;
-    bool complete;    /* all have come at once, and know it */
-    _Atomic int gone; /* the process that ends reads it */
-    double clock;     /* seconds for which the server has run; it begins at 1 */
-    double word;      /* the clock at which a line says who is missing */
-    int gathering;    /* ranks whose value of the current gather is there */
-    uint64_t gathers; /* that are complete */
+    bool complete;    /* all ranks were connected at the same time, and have been told so */
+    _Atomic int gone; /* clients that are gone; read by the thread that ends the process */
+    double clock;     /* seconds for which the server has run, plus 1 */
+    double word;      /* the clock at which the next message says which ranks are missing */
+    int gathering;    /* ranks whose value of the current gather has come */
+    uint64_t gathers; /* complete gathers */
     uint32_t value_bytes;
     char *values;                          /* [ranks * value_bytes] */
-    char why[sizeof((ls_status){0}.text)]; /* of an abort; "": none */
+    char why[sizeof((ls_status){0}.text)]; /* the text of an abort; "": none */
     bool runs;
     _Atomic bool ends;
     pthread_t thread;
 };
 
-/* What could not be sent ends the connection, which shows when it is received from. */
+/* A message that could not be sent ends the connection, which is noticed at the next receive. */
 static void send_to(ls_rendezvous_server *s, int rank, ls_rendezvous_kind kind, const void *bytes, size_t n) {
     client *c = &s->clients[rank];
     if (c->fd < 0) return;
@@ -68,9 +69,9 @@ static void send_to_all(ls_rendezvous_server *s, ls_rendezvous_kind kind, const 
 }
 
 /*
- * A rank hears of it after the values of the gathers that are complete, so that all ranks return from such a gather
- * with the same status. Rank 0 hears of it at once where its own connection is missing, or may be the one that has
- * failed.
+ * Tells all ranks of an abort. A rank is told after it has been sent the values of all complete gathers, so that all
+ * ranks return from such a gather with the same status. Rank 0 is told at once, through its notice, if its own
+ * connection does not exist or may be the one that has failed.
  */
 static void abort_all(ls_rendezvous_server *s, const char *why) {
     if (s->why[0] != 0) return;
@@ -83,7 +84,7 @@ static void abort_all(ls_rendezvous_server *s, const char *why) {
 
 /* ---- ranks come ---- */
 
-/* Why one that has the key is no rank that is awaited; it: what it says of itself. */
+/* The error if a caller that has the key is not a rank that the server waits for. */
 static ls_status check_caller(const ls_rendezvous_server *s, const ls_caller *who) {
     const ls_party *it = &who->party;
     LS_TRY(who->build);
@@ -97,14 +98,17 @@ static ls_status check_caller(const ls_rendezvous_server *s, const ls_caller *wh
                     s->point.has_secret ? "" : ", or it is a stranger: no " LS_SECRET_VARIABLE " is set");
 }
 
-/* A rank of another build ends the job; else whoever comes too much is told so, and the job goes on without it. */
+/*
+ * A rank of another build ends the job. Any other caller that is not awaited is told so, and the job goes on without
+ * it.
+ */
 static void refuse(ls_rendezvous_server *s, const ls_caller *who, const ls_status *why) {
     (void)!ls_rendezvous_send(who->fd, LS_RENDEZVOUS_ABORT, 0, why->text, strlen(why->text), "a rank to listen").code;
     (void)close(who->fd);
     if (why->code == LS_INVALID) abort_all(s, why->text);
 }
 
-/* A host that is reached at every address learns from who comes which of them others use. */
+/* If the server listens at every address of the host, learns from a rank's connection which address the others use. */
 static void note_address(ls_rendezvous_server *s, int fd) {
     char address[LS_ADDRESS];
     if (s->everywhere && ls_socket_own_address(fd, address).code == LS_OK && !ls_socket_is_loopback(address))
@@ -153,7 +157,7 @@ static void name_missing(const ls_rendezvous_server *s, char *text, size_t room)
     if (n > 8 && written < (int)room) snprintf(text + written, room - (size_t)written, " and %d others", n - 8);
 }
 
-/* While not all have come: says who is missing from time to time, and gives up in the end. */
+/* While not all ranks have come: says from time to time which are missing, and gives up at the deadline. */
 static void await_missing(ls_rendezvous_server *s) {
     const double waited = s->clock - 1;
     if (s->complete || s->why[0] != 0 || (waited < s->word && waited <= s->point.seconds)) return;
@@ -191,7 +195,7 @@ static void lose(ls_rendezvous_server *s, int rank) {
     s->gone++;
 }
 
-/* Why the value of a rank does not fit those of the others; false: it does. */
+/* Whether a rank's value does not belong to the gather of the other ranks; `text` says why. */
 static bool is_out_of_step(const ls_rendezvous_server *s, int rank, const ls_rendezvous_head *head, char *text,
                            size_t room) {
     if (head->number != s->gathers + 1 || s->clients[rank].gathers)
@@ -205,7 +209,7 @@ static bool is_out_of_step(const ls_rendezvous_server *s, int rank, const ls_ren
     return true;
 }
 
-/* The value of a rank; when all are there, everyone gets all of them. */
+/* Takes the value of a rank; once all have come, sends all values to every rank. */
 static void take_value(ls_rendezvous_server *s, int rank, const ls_rendezvous_message *message) {
     const uint32_t bytes = message->head.bytes;
     char text[160];
@@ -232,7 +236,10 @@ static void take_value(ls_rendezvous_server *s, int rank, const ls_rendezvous_me
     }
 }
 
-/* A rank waits in a gather: asks the others whether they are there, and tells it what is known of them. */
+/*
+ * For a rank that waits in a gather: asks the missing ranks whether they are there, and tells the waiting rank what is
+ * known about them.
+ */
 static void tell_missing(ls_rendezvous_server *s, int rank) {
     ls_missing missing = LS_NOBODY_MISSING;
     for (int r = 0; r < s->point.ranks && s->gathering > 0; r++) {
@@ -298,9 +305,9 @@ static void *thread_main(void *argument) {
 /* ---- where it listens ---- */
 
 /*
- * An address of this host at which the other ranks reach it: that of MASTER_ADDR, where it is one. A host's own name
- * often stands for a loopback address on that host alone, which does not count unless the ranks are all here. "": there
- * is none.
+ * The address at which the server listens: that of MASTER_ADDR, if it is an address of this host that the other ranks
+ * can reach. On a host, its own name often stands for a loopback address, which is useless unless all ranks are on this
+ * host. "": no such address.
  */
 static void find_address(const ls_rendezvous_point *point, char out[LS_ADDRESS]) {
     char all[16][LS_ADDRESS];
@@ -312,7 +319,7 @@ static void find_address(const ls_rendezvous_point *point, char out[LS_ADDRESS])
         if ((here || !ls_socket_is_loopback(all[i])) && ls_socket_is_own(all[i])) memcpy(out, all[i], LS_ADDRESS);
 }
 
-/* Listens at the first port of a few that is free; point->port becomes it. */
+/* Listens at the first free port of a few, and sets point->port to it. */
 static ls_status listen_at(const char *address, ls_rendezvous_point *point, int *listener) {
     ls_status status = ls_ok();
     for (int i = 0; i < LS_RENDEZVOUS_PORTS; i++) {
@@ -343,7 +350,7 @@ static ls_status start_listening(ls_rendezvous_server *s) {
     return status.code == LS_IO ? listen_at("0.0.0.0", &s->point, &s->listener) : status;
 }
 
-/* The job needs an open file for each rank, and for strangers in the lobby. */
+/* Raises the limit of open files: the job needs one for each rank, and for strangers in the lobby. */
 static ls_status allow_files(const ls_rendezvous_server *s) {
     const rlim_t needed = (rlim_t)s->point.ranks + (rlim_t)s->room + OTHER_FILES;
     struct rlimit limit;
@@ -377,7 +384,7 @@ static ls_status start_thread(ls_rendezvous_server *s) {
                               strerror(error));
 }
 
-/* Everything but the thread. Rank 0's own connection is a pair of sockets. */
+/* Sets up everything but the thread. Rank 0's own connection is a pair of sockets. */
 static ls_status set_up(ls_rendezvous_server *s, int *own) {
     int pair[2];
     LS_TRY(allow_files(s));

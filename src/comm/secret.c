@@ -1,6 +1,6 @@
 /*
- * The key of a launched job: what its ranks know and strangers do not, if there is such a thing. It never travels; the
- * ranks prove to each other that they have it (greeting_impl.h).
+ * The key of a launched job: made of a secret that its ranks know and strangers do not, if there is one. The key is
+ * never sent; the ranks prove to each other that they have it (greeting_impl.h).
  */
 #include "comm/rendezvous_impl.h"
 
@@ -13,10 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LEAST = 16, MOST = 4096, DRAWN = 32 }; /* bytes of a secret; of one that is made here */
+enum { LEAST = 16, MOST = 4096, DRAWN = 32 }; /* bytes of a secret: limits; those of one that is made here */
 #define RETRY_MICROSECONDS 50000
 
-/* The key is of one job: another job with the same secret has another key. */
+/* The job's name enters the key, so another job with the same secret has another key. */
 static void set_key(const void *secret, size_t bytes, const char *job, ls_rendezvous_point *point) {
     static const char purpose[] = "longspan job ";
     ls_hmac mac;
@@ -29,7 +29,7 @@ static void set_key(const void *secret, size_t bytes, const char *job, ls_rendez
 
 /* ---- a file that only its owner reads ---- */
 
-/* Reads a secret; *there: the file exists. Owner and mode are those of the file that is read. */
+/* Reads a secret; *there: the file exists. Owner and mode are checked on the open file. */
 static ls_status read_secret(const char *path, uint8_t out[MOST], size_t *bytes, bool *there) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     *there = fd >= 0 || errno != ENOENT;
@@ -52,7 +52,10 @@ static ls_status read_secret(const char *path, uint8_t out[MOST], size_t *bytes,
     return status;
 }
 
-/* Makes the file with random bytes, unless somebody has made it meanwhile: it is there as a whole, or not at all. */
+/*
+ * Makes the file with random bytes, unless another process has made it meanwhile. The file appears complete or not at
+ * all.
+ */
 static ls_status make_secret(const char *path) {
     char draft[4200];
     uint8_t drawn[DRAWN];
@@ -70,7 +73,9 @@ static ls_status make_secret(const char *path) {
     return status;
 }
 
-/* The secret of a file. `makes`: this rank makes it where it is not there; else it waits for it. */
+/*
+ * Sets the key by the secret of a file. If the file does not exist, this rank makes it if `makes`, else waits for it.
+ */
 static ls_status take_file(const char *path, bool makes, const char *job, ls_rendezvous_point *point) {
     uint8_t secret[MOST];
     size_t bytes = 0;
@@ -91,7 +96,7 @@ static ls_status take_file(const char *path, bool makes, const char *job, ls_ren
 
 /* ---- where the secret is ---- */
 
-/* The user's own file for jobs on one host; false: there is no folder for it. */
+/* The path of the user's file for jobs on one host; false: there is no folder for it. */
 static bool find_own_file(char *path, size_t room) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int n = -1;
@@ -133,7 +138,7 @@ ls_status ls_secret_find(const char *job, ls_rendezvous_point *point) {
     if (point->all_here && find_own_file(path, sizeof path)) {
         const ls_status status = take_file(path, true, job, point);
         if (status.code != LS_IO) return status;
-        snprintf(why, sizeof why, "%s; ", status.text); /* such as a folder that is read only */
+        snprintf(why, sizeof why, "%s; ", status.text); /* such as a read-only folder */
     }
     set_key("", 0, job, point);
     warn(point, why);

@@ -1,7 +1,7 @@
 /*
- * The memory of the ranks. Segments of ranks that this process starts are one mapping, which is made before they start
- * and has the same address in all of them. A launched rank makes its own, as a memfd, and gives it to the ranks of its
- * host over an abstract Unix socket; so nothing is left when all of them have died.
+ * The memory of the ranks. The segments of ranks that this process starts are one mapping, which is made before they
+ * start and has the same address in all of them. A launched rank makes its own segment, as a memfd, and passes it to
+ * the ranks of its host over an abstract Unix socket, so nothing is left behind when all of them have ended.
  */
 #include "comm/comm_impl.h"
 
@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define PASS_MILLISECONDS 60000 /* within this time a rank of the same host answers */
+#define PASS_MILLISECONDS 60000 /* how long to wait for a rank of the same host */
 
 static size_t bytes_of(const ls_world *world, int rank) { return ls_segment_lay_out(&world->options, rank).bytes; }
 
@@ -22,7 +22,7 @@ static size_t bytes_of(const ls_world *world, int rank) { return ls_segment_lay_
 
 /* The name that the system gave to a socket. */
 typedef struct socket_name {
-    socklen_t bytes; /* of the address */
+    socklen_t bytes; /* bytes of the address */
     struct sockaddr_un address;
 } socket_name;
 
@@ -30,7 +30,7 @@ static ls_status refused(const char *what) {
     return ls_error(LS_IO, "cannot share memory with the ranks of this host: %s: %s", what, strerror(errno));
 }
 
-/* *listener: a socket with a name in the abstract namespace, which ends with the process. */
+/* *listener: a socket with a name in the abstract namespace, which disappears when the process ends. */
 static ls_status listen_to_host(int ranks, int *listener, socket_name *name) {
     *listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (*listener < 0) return refused("socket");
@@ -55,7 +55,7 @@ typedef union control {
     char bytes[CMSG_SPACE(sizeof(int))];
 } control;
 
-/* Accepts one connection of this user, and gives it the memory. */
+/* Accepts one connection from a process of this user, and passes the memory over it. */
 static ls_status give(int listener, int memory) {
     for (;;) {
         LS_TRY(wait_for(listener, "accept4"));
@@ -80,7 +80,7 @@ static ls_status give(int listener, int memory) {
     }
 }
 
-/* Takes the memory of a peer. */
+/* Receives the memory of a peer, and maps it. */
 static ls_status take(int from, size_t bytes, char **out) {
     LS_TRY(wait_for(from, "recvmsg"));
     control room = {.bytes = {0}};
@@ -105,7 +105,7 @@ static bool loads_from(const ls_world *world, int peer) {
     return peer != rank && ls_selection_choose(&world->selection, world->boot, rank, peer).reach.load;
 }
 
-/* An error of what this rank does with a peer. */
+/* Adds the peer to an error. */
 static ls_status with_peer(ls_status status, int peer) { return ls_error_in(status, "with rank %d", peer); }
 
 static ls_status connect_to(const socket_name *name, int *out) {
@@ -119,8 +119,8 @@ static ls_status connect_to(const socket_name *name, int *out) {
 }
 
 /*
- * A connection is made as soon as the peer listens, before it accepts; so all ranks connect, then all give, then all
- * take. They agree in between: nobody waits for what a rank that failed does not do. sockets: -1 for each rank.
+ * A connection is made as soon as the peer listens, before it accepts. So all ranks connect, then all give, then all
+ * take. They agree between these steps, so that no rank waits for one that has failed. sockets: [ranks], -1 at first.
  */
 static ls_status exchange_memory(ls_world *world, int listener, int memory, const socket_name *names, int *sockets) {
     const int ranks = world->options.ranks;
@@ -164,7 +164,7 @@ static ls_status share(ls_world *world, int memory) {
 
 /* ---- all ---- */
 
-/* Most systems give huge pages to private memory only, so memory is shared only where a rank loads from another. */
+/* Most systems give huge pages only to private memory, so memory is shared only if some rank loads from another. */
 static ls_status map_local(ls_world *world) {
     size_t bytes = 0, at = 0;
     for (int r = 0; r < world->options.ranks; r++) bytes += bytes_of(world, r);

@@ -1,7 +1,7 @@
 /*
  * The transport shm, between ranks that can load and store each other's segments: ranks of one host, and a rank with
- * itself. A put is a copy by the sender and complete when it returns. A signal is a release store of the word, and then
- * a ring of the peer's bell. The state is the rank's endpoint.
+ * itself. A put is a copy by the sender, and is complete when it returns. A signal is a release store of the word, and
+ * then a ring of the peer's bell. The state is the rank's endpoint.
  */
 #include "comm/transport_impl.h"
 
@@ -40,13 +40,13 @@ static void put(void *state, const ls_put *p) {
 static ls_peer_state look(void *state, int peer) {
     const ls_endpoint *end = state;
     const ls_rank_line *line = ls_segment_line(end->segments[peer]);
-    /* The acquire comes with the words that the peer set before it left. */
+    /* The acquire makes the words visible that the peer set before it left. */
     return (ls_peer_state){.left = atomic_load_explicit(&line->left, memory_order_acquire),
                            .ticks = atomic_load_explicit(&line->ticks, memory_order_relaxed),
                            .waits_for = atomic_load_explicit(&line->waits_for, memory_order_relaxed) - 1};
 }
 
-/* Every put is complete when it returns, and the release store of a later signal orders it. */
+/* Nothing to do: every put is complete when it returns, and the release store of a later signal orders it. */
 static void quiet(void *state) { (void)state; }
 
 static void close(void *state) { (void)state; }

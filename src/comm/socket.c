@@ -1,4 +1,7 @@
-/* TCP connections with deadlines: everything waits in poll, in slices in which the notice of an abort is looked at. */
+/*
+ * TCP connections with deadlines: every wait is in poll, in time slices after each of which the notice is checked for
+ * an abort.
+ */
 #include "comm/socket_impl.h"
 
 #include <arpa/inet.h>
@@ -33,13 +36,16 @@ static int port_of(const struct sockaddr_storage *address) {
                                                 : ((const struct sockaddr_in *)address)->sin_port);
 }
 
-/* Messages are small and awaited: they are not to be collected into larger ones. */
+/* Turns off Nagle's algorithm: messages are small, and peers wait for them. */
 static void send_at_once(int fd) {
     const int yes = 1;
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
 
-/* Makes a socket listen at an address; the call that failed, or NULL. *own: the address with the port that it has. */
+/*
+ * Makes a socket listen at an address. Returns the name of the call that failed, or NULL. *own: the address with the
+ * actual port.
+ */
 static const char *listen_at(int fd, const struct addrinfo *address, struct sockaddr_storage *own) {
     const int yes = 1;
     socklen_t bytes = sizeof *own;
@@ -67,7 +73,7 @@ ls_status ls_socket_listen(const char *address, int *port, int *fd) {
     return status;
 }
 
-/* Adds the addresses of a family that are not there yet. */
+/* Adds the addresses of one family that are not in the list yet. */
 static void add_addresses(const struct addrinfo *found, int family, char (*out)[LS_ADDRESS], int most, int *n) {
     for (const struct addrinfo *one = found; one != NULL && *n < most; one = one->ai_next) {
         char *text = out[*n];
@@ -116,7 +122,7 @@ ls_status ls_socket_connect(const char *host, int port, int *fd) {
             break;
         }
         status = failed(made < 0 ? "socket" : "connect", host, port);
-        if (errno == ECONNREFUSED || errno == ECONNRESET) status.code = LS_PEER; /* nobody listens there any more */
+        if (errno == ECONNREFUSED || errno == ECONNRESET) status.code = LS_PEER; /* the listener is gone */
         if (made >= 0) close(made);
     }
     freeaddrinfo(found);
@@ -156,7 +162,7 @@ ls_status ls_socket_accept(int listener, const ls_patience *patience, const char
 
 static bool must_wait(ssize_t n) { return n < 0 && (errno == EAGAIN || errno == EINTR); }
 
-/* After a call that returned n. LS_PEER: the other side is gone; LS_IO: the call failed. */
+/* The error of a call that returned n. LS_PEER: the other side is gone; LS_IO: the call failed. */
 static ls_status lost(const char *call, ssize_t n, const char *what) {
     if (n == 0 || errno == ECONNRESET || errno == EPIPE)
         return ls_error(LS_PEER, "waited for %s: the other side closed the connection", what);

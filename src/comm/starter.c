@@ -1,4 +1,4 @@
-/* Who started this process as a rank: the table of starters, and which of them counts. */
+/* Which program started this process as a rank: the table of starters, and which of them counts. */
 #include "comm/comm_impl.h"
 #include "comm/starter_impl.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of those that are as near and say the same, the first counts. */
+/* Of starters that are equally near and say the same, the first counts. */
 static const ls_starter starters[] = {
     {.name = "Open MPI",
      .rank = "OMPI_COMM_WORLD_RANK",
@@ -52,9 +52,9 @@ int ls_variable_number(const char *variable, int least) {
 }
 
 /*
- * Whether an interactive shell that Slurm started as a task stands between Slurm and this process: `srun --pty bash`
- * hands the variables of task 0 on to all that is typed there. Such a shell gives each command a group of processes of
- * its own, in its own session, which has a terminal; a script does not.
+ * Whether an interactive shell that Slurm started as a task stands between Slurm and this process: commands typed into
+ * the shell of `srun --pty bash` inherit the variables of task 0. Such a shell gives each command its own process group
+ * in the shell's session, which has a terminal; a script does not.
  */
 static bool is_in_shell_of(const ls_starter *s) {
     const int task = ls_variable_number(s->task, 2);

@@ -1,7 +1,7 @@
 /*
- * The transport tcp, between any two ranks whose hosts reach each other: for hosts without MPI, and for tests. A put is
- * copied into the connection by the rank itself, so it is done when it returns; it blocks when the connection is full.
- * The peer's receiver (tcp_receive.c) writes it into the heap without help of the peer.
+ * The transport tcp, between any two ranks whose hosts reach each other: for hosts without MPI, and for tests. The rank
+ * itself copies a put into the connection, so the put is done when it returns; it blocks while the connection is full.
+ * The peer's receiver thread (tcp_receive.c) writes the bytes into the heap without help of the peer's rank.
  */
 #include "comm/tcp_impl.h"
 
@@ -13,21 +13,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LOOK_SECONDS 0.05 /* what is known of a peer may be so old before it is asked again */
-/* A peer that has not closed a connection after this time does not; of an aborted world, hardly anybody may answer. */
+#define LOOK_SECONDS 0.05 /* the age at which what is known about a peer is asked for again */
+/* How long to wait for peers to close their connections; in an aborted world hardly any may answer. */
 #define CLOSE_SECONDS 1.0
 #define ABORTED_CLOSE_SECONDS 0.1
 
-enum { STAGED_BYTES = 1 << 16 }; /* smaller pieces are sent together */
+enum { STAGED_BYTES = 1 << 16 }; /* smaller pieces are collected and sent together */
 
-/* Of one peer. */
+/* The sending side of the connection with one peer. */
 typedef struct outgoing {
-    int fd;         /* the connection to it; -1: none, or it broke */
+    int fd;         /* the connection to the peer; -1: none, or it broke */
     bool unflushed; /* puts were sent after the last flush */
-    double asked;   /* ls_seconds() of an LS_TCP_ASK whose answer is on its way; 0: none is */
-    double since;   /* ls_seconds() of the last answer that came */
+    double asked;   /* ls_seconds() of an LS_TCP_ASK that is not answered yet; 0: there is none */
+    double since;   /* ls_seconds() of the last answer */
     ls_tcp_answer answer;
-    size_t got; /* bytes of the answer */
+    size_t got; /* bytes of `answer` that have come */
     ls_peer_state known;
 } outgoing;
 
@@ -92,7 +92,7 @@ static ls_status open_tcp(const ls_endpoint *end, const bool *used, void **state
 
 /* ---- sending ---- */
 
-/* The connection to a peer is of no use any more. Without a status: it is closed, and the wait for the peer tells. */
+/* Gives up a connection to a peer. status NULL: the peer has closed it, and the wait for the peer will report that. */
 static void hang_up(tcp *t, int peer, const ls_status *status) {
     if (status != NULL) {
         const ls_status why = ls_error_in(*status, "rank %d", t->end->rank);
@@ -104,14 +104,16 @@ static void hang_up(tcp *t, int peer, const ls_status *status) {
 
 static ls_peer_state look(void *state, int peer);
 
-/* Of a rank that waits for a peer to take what it has sent. */
+/* The context of a wait for a peer to take what was sent to it. */
 typedef struct slow_peer {
     tcp *t;
     int peer;
     const char *doing; /* "to take a message" */
 } slow_peer;
 
-/* LS_PEER, which is the abort's text as well, when the rank gives up. A peer's receiver takes everything at once. */
+/*
+ * LS_PEER, with the same text as the abort, if the rank gives up. Normally a peer's receiver takes everything at once.
+ */
 static ls_status check_slow(void *context, double waited) {
     const slow_peer *s = context;
     tcp *t = s->t;
@@ -128,8 +130,8 @@ static ls_status check_slow(void *context, double waited) {
 }
 
 /*
- * A peer that takes nothing more for too long, or a call that fails, aborts the world. Where the connection is closed,
- * messages are dropped: the peer has left, or the wait for it will tell.
+ * If a peer takes nothing for too long, or a call fails, the world is aborted. If the connection is closed, messages
+ * are dropped: either the peer has left, or the wait for it will report the loss.
  */
 static void send_bytes(tcp *t, int peer, const void *from, size_t bytes) {
     outgoing *out = &t->peers[peer];
@@ -188,7 +190,7 @@ static bool is_sound(const tcp *t, const ls_tcp_answer *answer) {
            answer->waits_for < t->end->ranks;
 }
 
-/* Takes an answer if one has come as a whole; its kind, or -1. */
+/* Takes an answer if a complete one has come; returns its kind, or -1. */
 static int take_answer(tcp *t, int peer) {
     outgoing *out = &t->peers[peer];
     if (out->fd < 0) return -1;
@@ -232,7 +234,7 @@ static ls_peer_state look(void *state, int peer) {
     return known;
 }
 
-/* Whether the peer will answer no more. */
+/* Whether the peer will not answer any more. */
 static bool is_gone(const tcp *t, int peer) {
     return t->peers[peer].fd < 0 || ls_tcp_has_left(t->receiver, peer) || ls_tcp_is_lost(t->receiver, peer) ||
            ls_notice_aborted(t->end->boot->notice).code != LS_OK;
@@ -265,8 +267,8 @@ static void quiet(void *state) {
 /* ---- closing ---- */
 
 /*
- * Says that the rank leaves, and waits until the peers' receivers have closed: a connection that is closed with unread
- * answers could lose that message.
+ * Tells the peers that the rank leaves, and waits until their receivers have closed the connections: closing a
+ * connection with unread answers in it could lose that message.
  */
 static void close_tcp(void *state) {
     tcp *t = state;

@@ -1,6 +1,6 @@
 /*
- * The connections of the transport tcp: every rank calls each of its peers, and is called by them. What comes over a
- * connection is read when both sides have proved that they have the key of the world (greeting_impl.h).
+ * The connections of the transport tcp: every rank calls each of its peers, and is called by each. Messages on a
+ * connection are read only after both sides have proved that they have the key of the world (greeting_impl.h).
  */
 #include "comm/greeting_impl.h"
 #include "comm/tcp_impl.h"
@@ -11,23 +11,25 @@
 #include <string.h>
 #include <unistd.h>
 
-#define OPEN_SECONDS 60.0 /* within this time a peer connects and answers */
+#define OPEN_SECONDS 60.0 /* within this time a peer must connect and answer */
 enum { SLICE_MILLISECONDS = 50, STRANGERS = 64 };
 
-/* How others call a rank. */
+/* The address and port at which other ranks call a rank. */
 typedef struct contact {
     char address[LS_ADDRESS];
     int port;
 } contact;
 
-/* The greetings of a rank with all its peers, which go on together: nobody waits for a rank that waits for him. */
+/*
+ * The greetings of a rank with all its peers. They advance at the same time, so that no two ranks wait for each other.
+ */
 typedef struct meeting {
     const ls_endpoint *end;
     const bool *used;
-    int *calls, *called;   /* [ranks] the connections that this rank has made, and those of the peers; -1: none yet */
-    ls_greeting *greeting; /* [ranks] over calls */
+    int *calls, *called;   /* [ranks] the connections made by this rank, and those made by its peers; -1: none yet */
+    ls_greeting *greeting; /* [ranks] the greetings over `calls` */
     ls_lobby *lobby;
-    struct pollfd *polled; /* [ranks + STRANGERS + 1 + ranks]: the lobby's, then of calls */
+    struct pollfd *polled; /* [ranks + STRANGERS + 1 + ranks]: entries of the lobby, then of `calls` */
 } meeting;
 
 /* Calls a peer, and begins to greet it. A connection is made as soon as the peer listens. */
@@ -44,7 +46,7 @@ static ls_status call(const meeting *m, int peer, const contact *there) {
     return ls_greeting_begin(&m->greeting[peer], m->calls[peer], &m->end->boot->key, &me, false);
 }
 
-/* Takes those who have come out of the lobby. */
+/* Takes the connections that leave the lobby. */
 static ls_status take_callers(const meeting *m) {
     for (;;) {
         ls_caller caller;
@@ -70,7 +72,7 @@ static int find_awaited(const meeting *m, bool *calls) {
     return -1;
 }
 
-/* Waits until something can go on. */
+/* Waits until some greeting can advance. */
 static ls_status await_any(const meeting *m) {
     int n = ls_lobby_poll(m->lobby, m->polled);
     for (int peer = 0; peer < m->end->ranks; peer++)

@@ -1,6 +1,6 @@
 /*
- * The receiving side of the transport tcp: one thread for each rank. It never waits for a peer that has sent half of a
- * message, and its answers are few enough that they always fit into a connection's buffer, so it never waits at all
+ * The receiving side of the transport tcp: one thread for each rank. The thread never waits for a peer that has sent
+ * half of a message, and its answers are so few that they always fit into a connection's buffer. So it never waits
  * while there is something to receive.
  */
 #include "comm/tcp_impl.h"
@@ -21,7 +21,7 @@ enum { BUFFER_BYTES = 1 << 18 };
 typedef struct incoming {
     ls_tcp_head head;
     size_t got;        /* bytes of the head */
-    size_t at, bytes;  /* of the payload: arrived, in all */
+    size_t at, bytes;  /* bytes of the payload: arrived; in total */
     _Atomic bool left; /* written by the thread, as is `lost` */
     _Atomic bool lost;
 } incoming;
@@ -29,7 +29,7 @@ typedef struct incoming {
 struct ls_tcp_receiver {
     const ls_endpoint *end;
     incoming *peers;       /* [ranks] */
-    struct pollfd *polled; /* [ranks + 1]; fd -1: no connection. The last one ends the thread */
+    struct pollfd *polled; /* [ranks + 1]; fd -1: no connection. The last entry serves to end the thread */
     char *buffer;
     bool runs;
     pthread_t thread;
@@ -57,14 +57,14 @@ static void answer(const ls_tcp_receiver *r, int peer, int kind) {
                              .ticks = atomic_load_explicit(&line->ticks, memory_order_relaxed)};
     const ls_patience patience = {.notice = r->end->boot->notice, .seconds = 1};
     const ls_status status = ls_socket_send(r->polled[peer].fd, &a, sizeof a, &patience, "an answer to be sent");
-    /* A peer that has closed the connection shows when the thread receives. */
+    /* If the peer has closed the connection, the thread will notice when it receives. */
     if (status.code == LS_IO) {
         const ls_status why = ls_error_in(status, "rank %d, to rank %d", r->end->rank, peer);
         (void)ls_notice_abort(r->end->boot->notice, why.text);
     }
 }
 
-/* The peer has sent what no rank of this world sends. */
+/* Refuses a peer that has sent something that no rank of this world sends. */
 static void refuse(ls_tcp_receiver *r, int peer, ls_status why) {
     (void)ls_notice_abort(r->end->boot->notice, why.text);
     hang_up(r, peer, false);
@@ -73,7 +73,7 @@ static void refuse(ls_tcp_receiver *r, int peer, ls_status why) {
 static bool carries(const ls_tcp_head *head) { return head->kind == LS_TCP_PUT || head->kind == LS_TCP_PIECE; }
 static bool signals(const ls_tcp_head *head) { return head->kind == LS_TCP_PUT || head->kind == LS_TCP_SIGNAL; }
 
-/* LS_PEER unless this rank expects the message; only then its numbers are used. */
+/* LS_PEER unless this rank expects the message. The numbers in the head are used only after this check. */
 static ls_status check_head(const ls_tcp_receiver *r, int peer, const ls_tcp_head *head) {
     const ls_endpoint *end = r->end;
     if (head->kind < 0 || head->kind >= LS_TCP_KINDS || head->word < -1 || head->word >= end->form.n_words ||
@@ -89,7 +89,7 @@ static ls_status check_head(const ls_tcp_receiver *r, int peer, const ls_tcp_hea
     return ls_windows_check(end->windows, peer, reached, &arrival);
 }
 
-/* A message has arrived as a whole. */
+/* Called when a complete message has arrived. */
 static void finish(ls_tcp_receiver *r, int peer) {
     incoming *in = &r->peers[peer];
     const ls_tcp_head *head = &in->head;

@@ -1,4 +1,4 @@
-/* The table of transports; which of them a world may use, and which a pair of ranks takes. */
+/* The table of transports; which of them a world may use, and which one a pair of ranks takes. */
 #include "comm/comm_impl.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ static const ls_transport *const transports[] = {
     &ls_transport_tcp,
 };
 
-/* And the one that a boot may bring. */
+/* The name of the transport that a boot may bring. */
 static const char boots_own[] = "mpi";
 
 const char *ls_transport_name(int index) {
@@ -22,7 +22,7 @@ const char *ls_transport_name(int index) {
 
 static const char chaos_name[] = "chaos:";
 
-/* Reads "SEED[:SECONDS[:" after "chaos:"; *rest: what follows it, perhaps "". False: the text is something else. */
+/* Reads "SEED[:SECONDS[:" after "chaos:"; *rest: what follows, which may be "". False: the text has another form. */
 static bool read_chaos(const char *text, ls_chaos_settings *out, const char **rest) {
     char *end;
     *out = (ls_chaos_settings){.on = true, .seed = strtoull(text, &end, 10)};
@@ -45,13 +45,13 @@ static bool is_named(const char *list, const char *name) {
     return false;
 }
 
-/* The names that a setting may have, by their index; NULL past the end. */
+/* The names that a setting may contain, by index; NULL past the end. */
 static const char *name_at(size_t i) {
     if (i < LS_COUNT(transports)) return transports[i]->name;
     return i == LS_COUNT(transports) ? boots_own : NULL;
 }
 
-/* Reads a setting; *list: its names, "" for all. */
+/* Reads a setting; *list: its list of names, "" for all. */
 static ls_status read_setting(const char *setting, ls_chaos_settings *chaos, const char **list) {
     const bool wraps = strncmp(setting, chaos_name, strlen(chaos_name)) == 0;
     *list = setting;
@@ -109,7 +109,10 @@ ls_choice ls_selection_choose(const ls_selection *selection, const ls_boot *boot
     return best;
 }
 
-/* Whether ranks that are in one block of this size always load. Neighbours suffice: hosts share memory as a whole. */
+/*
+ * Whether ranks in one block of this size can always load from each other. Checking neighbours suffices, because all
+ * ranks of a host share memory.
+ */
 static bool loads_in_blocks(const ls_selection *selection, const ls_boot *boot, int block) {
     for (int r = 0; r + 1 < boot->ranks; r++)
         if (r / block == (r + 1) / block && !ls_selection_choose(selection, boot, r, r + 1).reach.load) return false;

@@ -1,6 +1,6 @@
 /*
- * Waiting for signal words: a rank spins for a moment where that is allowed, then sleeps on its bell, and checks now
- * and then whether its peers still make progress.
+ * Waiting for signal words: a rank spins for a moment if that is allowed, then sleeps on its bell, and checks now and
+ * then whether its peers still make progress.
  */
 #include "comm/comm_impl.h"
 
@@ -11,16 +11,16 @@
 /* ---- when to give up on a peer ---- */
 
 /*
- * A peer that works advances its ticks. A peer that sleeps does not, but that is no fault while the rank that it sleeps
- * for advances its own ticks, and so on. Therefore a sleeping rank watches the whole chain: the peer, the rank that the
- * peer waits for, and so on. A wait fails when no rank of the chain has advanced for wait_timeout seconds; the message
- * names the end of the chain.
+ * A peer that works advances its ticks. A peer that sleeps does not, but that is no failure as long as the rank that it
+ * sleeps for advances its own ticks, and so on. Therefore a sleeping rank watches the whole chain: the peer, the rank
+ * that the peer waits for, and so on. A wait fails when no rank of the chain has advanced for wait_timeout seconds; the
+ * message names the end of the chain.
  */
 
 #define CHECK_SECONDS 0.05 /* the longest time between two checks */
 
 /*
- * No more than this counts of the time between two checks: a process that was suspended itself must not count that time
+ * The most that counts of the time between two checks: a process that was itself suspended must not count that time
  * against its peers.
  */
 #define COUNTED_SECONDS (2 * CHECK_SECONDS)
@@ -29,12 +29,12 @@ static ls_peer_state look(const ls_comm *comm, int peer) {
     return comm->routes[peer].transport->look(comm->routes[peer].state, peer);
 }
 
-/* A process that runs answers at once, also while its rank computes. */
+/* A running process answers at once, even while its rank computes; a longer silence counts. */
 #define SILENT_SECONDS 0.5
 
 /*
- * Sums the ticks of the chain that begins at peer, and returns its last rank: it waits for no rank, is stopped or does
- * not answer, or its wait closes a circle.
+ * Sums the ticks of the chain that begins at peer, and returns its last rank: the one that waits for no rank, is
+ * stopped, does not answer, or waits for a rank that is already in the chain.
  */
 static int follow_chain(const ls_comm *comm, int peer, uint64_t *ticks) {
     int end = peer;
@@ -58,14 +58,14 @@ static double silence_of(const ls_comm *comm, int end) {
     return silent > SILENT_SECONDS ? fmin(silent, watch->still) : 0;
 }
 
-/* Whether this rank hears rank 0. Asks it, so that the answer is known when that is called again. */
+/* Whether this rank hears rank 0. Also asks rank 0 for its state, so that the answer is known at the next call. */
 static bool hears_first(const ls_comm *comm) {
     if (comm->end.rank == 0) return true;
     const ls_peer_state first = look(comm, 0);
     return !first.lost && first.silent <= SILENT_SECONDS && !ls_boot_is_stopped(comm->end.boot, 0);
 }
 
-/* The error for a chain without progress: what its last rank does, and where it stands in the chain. */
+/* The error for a chain without progress: what its last rank is doing, and where that rank stands in the chain. */
 static ls_status no_progress(const ls_comm *comm, double silent, const char *what) {
     const ls_watch *watch = &comm->watch;
     const ls_peer_state last = look(comm, watch->end);
@@ -81,7 +81,7 @@ static ls_status no_progress(const ls_comm *comm, double silent, const char *wha
         snprintf(chain, sizeof chain, "which waits %sfor rank %d, ", waits ? "in a chain " : "", watch->end);
     const ls_status status = ls_error(LS_PEER, "rank %d waited %.3g s for rank %d, %s%s (%s)", comm->end.rank,
                                       watch->still, watch->peer, chain, why, what);
-    /* The cause is known; and nothing that leads to a rank that does not answer must be waited for again. */
+    /* Aborts, because the cause is known, and no rank must wait again for one that does not answer. */
     if (silent > 0) (void)ls_notice_abort(comm->end.boot->notice, status.text);
     return status;
 }
@@ -102,7 +102,7 @@ static ls_status check_possible(ls_comm *comm, uint32_t bell, int peer, const ch
     if (!state.left && !state.lost) return ls_ok();
     if (ls_bell_read(comm->line) != bell) return ls_ok();
     char why[160], first[192] = "";
-    const bool alone = peer != 0 && !hears_first(comm); /* then nothing else tells why the peer has left */
+    const bool alone = peer != 0 && !hears_first(comm); /* then no other rank reports why the peer has left */
     if (alone) {
         ls_boot_print_silence(comm->end.boot, 0, look(comm, 0).silent, why, sizeof why);
         snprintf(first, sizeof first, ", and hears nothing from rank 0, %s", why);
@@ -138,15 +138,15 @@ static ls_status check_peers(ls_comm *comm, int peer, const char *what) {
 
 /* Seconds until the next check. */
 static double until_check(const ls_comm *comm) {
-    const double left = comm->end.timeout - comm->watch.still; /* below 0 also where there is no limit */
+    const double left = comm->end.timeout - comm->watch.still; /* also below 0 if there is no limit */
     return left > 0.0 && left < CHECK_SECONDS ? left : CHECK_SECONDS;
 }
 
 /* ---- waiting ---- */
 
 /*
- * Going to sleep and waking up takes 10 to 20 microseconds, a few hundredths of this time. A block of a megabyte
- * arrives in 0.1 milliseconds.
+ * The time for which a rank spins before it sleeps. Going to sleep and waking up takes 10 to 20 microseconds, 2 to 4
+ * percent of this time. A block of a megabyte arrives in 0.1 milliseconds.
  */
 #define SPIN_SECONDS 500e-6
 #define PAUSES_PER_CLOCK_READ 32
@@ -172,7 +172,7 @@ static bool spin_for(ls_comm *comm, const ls_awaited *awaited, int n) {
             ls_pause();
             if (any_reached(comm, awaited, n)) return true;
         }
-        sched_yield(); /* if the peer is scheduled on this core, it must run to send */
+        sched_yield(); /* a peer that is scheduled on this core must get to run before it can send */
         (void)ls_comm_progress(comm);
     } while (ls_seconds() < end);
     return false;

@@ -1,10 +1,10 @@
 /*
  * Windows: what the peers of a rank may send it. A transport that delivers messages on the rank's own side asks here
- * before it writes a byte. Each word of a rank is set by one peer. It rises when the rank has opened the next
- * generation, and what comes with it lies where the rank said:
- *   - words of the caller are as ls_comm_expect says. The two ends of a channel set each other's words in turn, so what
- *     this rank has set last tells what may come next;
- *   - words of the host collectives, and the inbox, are as host.c uses them.
+ * before it writes a byte. Each word of a rank is set by one peer. It may rise only after the rank has allowed the next
+ * generation, and the bytes that come with it must go where the rank said:
+ *   - words of the caller follow ls_comm_expect. The two ends of a channel set each other's words in turn, so the
+ *     generation that this rank has set last tells what may come next;
+ *   - words of the host collectives, and the inbox, follow their use in host.c.
  */
 #include "comm/comm_impl.h"
 
@@ -15,12 +15,13 @@
 struct ls_windows {
     bool unguarded; /* ls_world_options.unguarded */
     int rank, ranks, words;
-    size_t inbox, inbox_bytes; /* the inbox: from the heap's start; of one half */
+    size_t inbox, inbox_bytes; /* the inbox: its offset in the heap; the bytes of one half */
     ls_range *slots;           /* those of all windows */
     size_t *counted;           /* likewise */
     ls_window *windows;        /* [words] */
-    _Atomic bool expecting;    /* what is above is there */
-    _Atomic uint64_t set[];    /* by word: the last generation that this rank has set at a peer */
+    _Atomic bool expecting;    /* the fields above are set */
+    _Atomic uint64_t set[]; /* by word, those of the host collectives included: the last generation that this rank has
+                               set at a peer */
 };
 
 ls_windows *ls_windows_create(const ls_world *world, int rank) {
@@ -81,13 +82,13 @@ ls_status ls_windows_expect(ls_windows *w, const ls_window *of) {
 
 /* ---- what may come ---- */
 
-/* What is expected at a word. */
+/* What may come at a word. */
 typedef struct expected {
-    int peer;      /* that sets it; -1: nobody */
-    uint64_t last; /* generation: later ones are not expected yet, earlier ones come once */
-    bool parts;    /* any part of the slot, which is flat, may be put, rather than the slot as a whole or in pieces */
-    size_t row;    /* of a slot in which any number of its first rows comes: bytes of one; 0: all comes */
-    ls_range slot; /* what comes with the generation; length 0: nothing but the signal */
+    int peer;      /* the peer that sets it; -1: none */
+    uint64_t last; /* the last generation that may come yet; each generation comes once */
+    bool parts;    /* any part of the slot, which is flat, may be put; false: the slot as a whole, or its pieces */
+    size_t row;    /* bytes of a row, if any number of the slot's first rows may come; 0: the whole slot comes */
+    ls_range slot; /* where the bytes that come with the generation go; length 0: only the signal comes */
 } expected;
 
 /* Word k of the host collectives. A peer is ahead of this rank by one collective at most. */
@@ -115,7 +116,7 @@ static expected expected_at(const ls_windows *w, int word, uint64_t generation) 
     return e;
 }
 
-/* Whether a range, which may have any numbers, lies in a slot that is flat. */
+/* Whether a range, which may have any numbers, lies within a flat slot. */
 static bool lies_in_slot(const ls_range *slot, ls_range range) {
     if (range.offset < slot->offset) return false;
     range.offset -= slot->offset;
@@ -133,7 +134,7 @@ static bool fits(const expected *e, const ls_arrival *a) {
 
 /* ---- refusing ---- */
 
-/* "64 bytes at 4096", with the pieces where there are several. */
+/* Prints "64 bytes at 4096", and the pieces if there are several. */
 static void print_range(const ls_range *r, char *out, size_t room) {
     const int n = snprintf(out, room, "%zu bytes at %zu", r->length, r->offset);
     if (ls_range_is_flat(r) || n < 0 || (size_t)n >= room) return;
@@ -149,7 +150,7 @@ static ls_status refuse(const ls_windows *w, int peer, const ls_arrival *a, cons
                     w->rank, peer, bytes, a->word, (unsigned long long)a->generation, wanted);
 }
 
-/* In a world where peers may put anywhere. */
+/* The check in a world in which peers may put anywhere. */
 static ls_status check_bounds(const ls_windows *w, int peer, const ls_arrival *a) {
     const size_t all = w->inbox + 2 * w->inbox_bytes;
     if (a->to == NULL || ls_range_lies_within(a->to, all)) return ls_ok();

@@ -1,4 +1,4 @@
-/* A world from its creation to its end; its ranks, as they join and leave; the flags that all of them read. */
+/* Creating and destroying a world; ranks that join and leave it; the flags that all ranks read. */
 #include "comm/comm_impl.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 /* ---- creating ---- */
 
-/* The bytes of a rank beside its heap, at most. */
+/* The most bytes that a rank needs beside its heap. */
 static size_t overhead(const ls_world_options *options) {
     ls_world_options empty = *options;
     empty.heap_bytes = 0;
@@ -25,14 +25,17 @@ static size_t largest_heap(const ls_world_options *options) {
     return most;
 }
 
-/* Of the common memory of all ranks what falls on so many. */
+/* The share of `here` ranks in the common memory of all ranks. */
 static size_t common_of(const ls_world_options *options, int here) {
     size_t all = 0;
     for (int r = 0; r < options->ranks; r++) all += ls_common_bytes_of(options, r);
     return here == options->ranks ? all : all / (size_t)options->ranks * (size_t)here;
 }
 
-/* Whether the segments of `here` ranks of this machine fit into its memory: the largest, as it may have any of them. */
+/*
+ * Whether the segments of `here` ranks of this machine fit into its memory: the largest segments are assumed, because
+ * this machine may have any of the ranks.
+ */
 static bool fit(const ls_world_options *options, int here, size_t memory) {
     const size_t more = overhead(options), common = common_of(options, here);
     if (common > memory) return false;
@@ -52,8 +55,8 @@ static ls_status check_options(const ls_world_options *options) {
         return ls_error(LS_INVALID, "wait timeout is %g s; expected 0 (wait for ever) or more", options->wait_timeout);
 
     /*
-     * The system maps more shared memory than it has, and kills the process when it is touched. So check whether it can
-     * exist.
+     * The system maps more shared memory than it has, and kills the process when the memory is touched. So check that
+     * there is enough.
      */
     ls_machine machine;
     ls_machine_detect(&machine);
@@ -68,7 +71,7 @@ static ls_status check_options(const ls_world_options *options) {
     return ls_ok();
 }
 
-/* Which transports the pairs of a rank use. LS_UNSUPPORTED for a pair that nothing connects. */
+/* Finds the transports that a rank uses with its peers. LS_UNSUPPORTED for a pair that no transport connects. */
 static ls_status connect_rank(ls_world *world, int rank) {
     for (int peer = 0; peer < world->options.ranks; peer++) {
         const ls_choice choice = ls_selection_choose(&world->selection, world->boot, rank, peer);
@@ -79,7 +82,10 @@ static ls_status connect_rank(ls_world *world, int rank) {
     return ls_ok();
 }
 
-/* Local: this process finds the routes of all ranks. Launched: each its own, then all are told what others use. */
+/*
+ * With a local boot this process does it for all ranks. A launched rank does it for itself; then the ranks tell each
+ * other which transports they use.
+ */
 static ls_status connect_ranks(ls_world *world) {
     ls_boot *boot = world->boot;
     const int ranks = world->options.ranks;
@@ -105,7 +111,7 @@ static ls_status set_up(ls_world *world, const char *transports) {
                        largest_heap(&world->options));
 }
 
-/* The options get a copy of their own of what each rank brings. */
+/* Gives the options their own copy of each rank's memory sizes. */
 static ls_status keep_memory(ls_world_options *options) {
     if (options->memory == NULL) return ls_ok();
     const size_t bytes = (size_t)options->ranks * sizeof *options->memory;
@@ -146,7 +152,10 @@ int ls_world_rank(const ls_world *world) { return world->boot->rank; }
 
 /* ---- ranks join and leave ---- */
 
-/* The links of the rank, by the index of their transports in the selection; and its routes, each over one of them. */
+/*
+ * Opens the links of the rank, in the order of the selection's transports, and sets its routes, each over one of the
+ * links.
+ */
 static ls_status open_links(ls_comm *comm) {
     const ls_world *world = comm->world;
     const int ranks = world->options.ranks;

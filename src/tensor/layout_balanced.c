@@ -167,8 +167,7 @@ static void assign_pieces(assignment *d, ls_arena *scratch) {
     d->hop = LS_NEW_ARRAY(scratch, double, d->R);
     d->load = LS_NEW_ARRAY(scratch, double, d->R);
     for (int i = 0; i < d->n; i++) d->block[i] = -1;
-    if (d->n ==
-        d->R) { /* in order, so that the keys of a window lie in the block of their query or in the block before it */
+    if (d->n == d->R) { /* in order, so that a window's keys lie in their query's block or in the one before it */
         for (int i = 0; i < d->n; i++) move(d, i, i);
         return;
     }

@@ -141,11 +141,10 @@ typedef struct ls_rnn_params {
 } ls_rnn_params;
 
 typedef struct ls_conv_params {
-    bool ahead; /* the taps read later tokens instead of earlier ones, for the gradient */
-    bool
-        last_first; /* the rows of the weight are the taps in reverse order: the last row belongs to the token itself */
-    bool biased;    /* the weight has one more row after the taps, which is added; not with `ahead` */
-    bool silu;      /* results go through x·sigmoid(x) */
+    bool ahead;      /* the taps read later tokens instead of earlier ones, for the gradient */
+    bool last_first; /* the rows of the weight are the taps in reverse order: the last row is of the token itself */
+    bool biased;     /* the weight has one more row after the taps, which is added; not with `ahead` */
+    bool silu;       /* results go through x·sigmoid(x) */
 } ls_conv_params;
 
 /* How many of a weight's `rows` are taps. */

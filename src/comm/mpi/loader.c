@@ -1,6 +1,6 @@
 /*
- * The boot `mpi`, as the program sees it: which MPI's launcher started this process, by the environment, and the
- * plug-in over that MPI, which it loads. Without the plug-in the boot is not found, and others may know the launcher's
+ * The boot `mpi`, in the program: finds in the environment which MPI's launcher started this process, and loads the
+ * plug-in over that MPI. Without the plug-in this boot is not found, and another boot may know the launcher's
  * variables.
  */
 #include "comm/mpi/plugin.h"
@@ -14,7 +14,7 @@
 
 /*
  * Open MPI's launchers have set these since its version 1.3. Hydra (MPICH, Intel MPI) and slurmstepd (`srun
- * --mpi=pmi2`) set PMI_RANK and PMI_SIZE and a socket, PMI_FD; others set the first two without speaking MPICH's
+ * --mpi=pmi2`) set PMI_RANK, PMI_SIZE and PMI_FD, a socket; other programs set the first two without speaking MPICH's
  * protocol.
  */
 static const ls_mpi_launcher launchers[] = {
@@ -23,8 +23,8 @@ static const ls_mpi_launcher launchers[] = {
 };
 
 /*
- * That of the starter; NULL: it belongs to no MPI. Without a starter, that of a single rank, which LONGSPAN_BOOT=mpi
- * asks for.
+ * The MPI launcher that the starter belongs to; NULL: it belongs to none. Without a starter, the launcher of a single
+ * rank, for LONGSPAN_BOOT=mpi.
  */
 static const ls_mpi_launcher *launcher_of(const ls_starter *starter) {
     for (size_t i = 0; i < LS_COUNT(launchers); i++) {
@@ -35,7 +35,10 @@ static const ls_mpi_launcher *launcher_of(const ls_starter *starter) {
     return NULL;
 }
 
-/* A socket to a launcher that has ended is closed, or its number is that of something else. */
+/*
+ * Checks that the launcher's socket is open: if the launcher has ended, the file is closed, or its number now belongs
+ * to something else.
+ */
 static ls_status check_socket(const ls_mpi_launcher *launcher) {
     struct stat found;
     const int fd = launcher->also != NULL ? ls_variable_number(launcher->also, 0) : -1;
@@ -59,7 +62,10 @@ static bool found(const ls_starter *starter) {
     return launcher != NULL && find_file(launcher, path);
 }
 
-/* Parts of an MPI look for its symbols among those of the whole process, hence RTLD_GLOBAL. It is never unloaded. */
+/*
+ * RTLD_GLOBAL, because parts of an MPI look for its symbols among those of the whole process. The plug-in is never
+ * unloaded.
+ */
 static ls_status load(const char *path, const ls_mpi_plugin **out) {
     void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (library == NULL) return ls_error(LS_UNSUPPORTED, "cannot load the plug-in for MPI: %s", dlerror());

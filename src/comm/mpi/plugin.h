@@ -1,9 +1,10 @@
 /*
  * What a plug-in over MPI offers to the program that loads it: the boot `mpi`, and the transport `mpi`. The libraries
- * of Open MPI and MPICH do not fit each other's binaries, so the program itself calls neither: the files in plugin/ are
+ * of Open MPI and MPICH are not binary compatible, so the program itself calls neither: the files in plugin/ are
  * compiled once with each `mpicc` into shared objects, and loader.c loads the one whose mpirun started this process.
  *
- * A plug-in has its own copy of the few files that it needs of base/ and comm/, and calls nothing of the program.
+ * A plug-in contains its own copy of the few files of base/ and comm/ that it needs, and calls no function of the
+ * program.
  */
 #ifndef LS_COMM_MPI_PLUGIN_H
 #define LS_COMM_MPI_PLUGIN_H
@@ -20,9 +21,9 @@ typedef struct ls_mpi_layout {
 
 /* How the launcher of an MPI tells a process which rank it is. */
 typedef struct ls_mpi_launcher {
-    const char *plugin;      /* of the plug-in's file, mpi-NAME.so */
+    const char *plugin;      /* NAME of the plug-in's file, mpi-NAME.so */
     const char *rank, *size; /* environment variables; both are set in a process that the launcher started */
-    const char *also;        /* one more that must be set, because others set the first two as well; NULL: none */
+    const char *also;        /* one more that must be set, because other programs set the first two too; NULL: none */
 } ls_mpi_launcher;
 
 /* The symbol that a plug-in exports, of type ls_mpi_plugin. */

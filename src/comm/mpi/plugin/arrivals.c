@@ -1,4 +1,4 @@
-/* What comes from other processes, and what has left for them: the handlers of messages, under `library`. */
+/* The handlers of messages that come from other processes, and of sends that are complete; under the lock `library`. */
 #include "comm/mpi/plugin/mpi_impl.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ void ls_mpi_on_here(ls_mpi *m, int peer, const ls_mpi_message *message) {
 
 static char *heap_of(const ls_endpoint *end) { return end->segments[end->rank] + end->form.heap; }
 
-/* The transport that a message is for. It may come late to a world that was aborted. */
+/* The transport that a message is for. A message may come after an aborted world has been closed. */
 static ls_mpi_transport *target_of(ls_mpi *m, int peer) {
     if (m->transport != NULL) return m->transport;
     char why[128];
@@ -67,7 +67,7 @@ void ls_mpi_on_put(ls_mpi *m, int peer, const ls_mpi_message *message) {
 
 void ls_mpi_on_body(ls_mpi *m, int peer, const ls_mpi_message *message) {
     ls_mpi_transport *t = target_of(m, peer);
-    /* Of an aborted job the sender may have left, and then MPI finds no memory to copy from. */
+    /* In an aborted job the sender may have left, and MPI would then find no memory to copy from. */
     if (t == NULL || ls_notice_aborted(&m->notice).code != LS_OK) return;
     t->peers[peer].receiving++;
     ls_mpi_receive_body(m, peer, message, heap_of(t->end));

@@ -1,7 +1,8 @@
 /*
  * The boot `mpi`: the processes that an mpirun started are the ranks of MPI_COMM_WORLD. `open` compares what the
- * launcher's environment says with what the library says: processes of one MPI's mpirun that load another MPI's library
- * would each believe to be alone, and all write the same output.
+ * launcher's environment says with what the library says. Otherwise, processes that the mpirun of one MPI started and
+ * that load the library of another MPI would each take themselves for the only rank, and all would write the same
+ * output.
  */
 #include "comm/mpi/plugin/mpi_impl.h"
 
@@ -12,9 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Seconds: for others to end as well, when the job is aborted. Launchers end all processes after the first. */
+/*
+ * Seconds in which the other ranks may end by themselves when the job is aborted. Launchers kill all processes after
+ * the first has ended.
+ */
 #define LEAVE_SECONDS 2.0
-#define TIMER_SLACK 1000UL /* nanoseconds: the thread sleeps for tens of microseconds */
+#define TIMER_SLACK 1000UL /* nanoseconds, because the thread sleeps for tens of microseconds */
 
 /* ---- MPI's start and end ---- */
 
@@ -33,7 +37,10 @@ static int number_in(const char *variable) {
     return text != NULL ? (int)strtol(text, NULL, 10) : -1;
 }
 
-/* Also a program that uses the library may have started MPI; then its own calls run beside those of this boot. */
+/*
+ * A program that uses the library may have started MPI already; then its calls of MPI run concurrently with those of
+ * this boot.
+ */
 static ls_status start_mpi(ls_mpi *m) {
     const ls_mpi_launcher *launcher = m->boot->state;
     int started = 0, provided = MPI_THREAD_SINGLE;
@@ -102,7 +109,10 @@ static void finalise(ls_mpi *m) {
     if (m->is_ours) MPI_Finalize();
 }
 
-/* MPI wants to be finalised by the thread that initialised it. The rank's own thread must not hang there. */
+/*
+ * MPI must be finalised by the thread that initialised it. It is this thread, because the rank's own thread must not
+ * hang in MPI.
+ */
 static void *thread_main(void *argument) {
     ls_mpi *m = argument;
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK);
@@ -120,7 +130,7 @@ static ls_status start_thread(ls_mpi *m) {
     const int error = pthread_create(&m->thread, NULL, thread_main, m);
     if (error != 0) return ls_error(LS_NO_MEMORY, "cannot start the thread for MPI: %s", strerror(error));
     const ls_status status = ls_mpi_await_start(m, m->boot->state);
-    m->exit_at_once = status.code == LS_PEER; /* the thread may be in MPI_Init for ever */
+    m->exit_at_once = status.code == LS_PEER; /* the thread may stay in MPI_Init for ever */
     return status;
 }
 
@@ -137,7 +147,7 @@ static void stop_thread(ls_mpi *m) {
     m->exit_at_once = !ended || !m->finalise;
 }
 
-/* MPI that was not finalised is not to be entered while the libraries end, by a thread of its own perhaps. */
+/* Ends the process without the libraries' own clean-up, in which MPI, which was not finalised, might be entered. */
 static void exit_at_once(int code, void *argument) {
     const ls_mpi *m = argument;
     if (!m->exit_at_once) return;
@@ -161,12 +171,12 @@ static ls_status open(ls_boot *boot) {
     boot->transport = &ls_mpi_transport_row;
     boot->rank_variable = launcher->rank;
     boot->ends_together = true;
-    boot->has_secret = true; /* what MPI gathers, only processes that its launcher knows hear of */
+    boot->has_secret = true; /* only processes that the launcher knows see what MPI gathers */
     boot->state = m;
     return ls_ok();
 }
 
-/* Waits until what this process has to say is sent, such as why it aborts the job. */
+/* Waits until the messages of this process are sent, such as why it aborts the job. */
 static void send_all(ls_mpi *m) {
     const double started = ls_seconds();
     while (!ls_mpi_all_sent(m) && !atomic_load(&m->silent) && ls_seconds() - started < LEAVE_SECONDS) {
@@ -176,8 +186,8 @@ static void send_all(ls_mpi *m) {
 }
 
 /*
- * After an abort MPI cannot end, because messages are on their way. The first process that exits with an error has the
- * others killed by its launcher: they wait for each other, so that rank 0 has said why.
+ * After an abort MPI cannot be finalised, because messages are on their way. When the first process exits with an
+ * error, the launcher kills the others. So the ranks wait for each other here, until rank 0 has reported why.
  */
 static void leave_aborted(ls_mpi *m) {
     if (!ls_mpi_meet(m, m->aborting, LEAVE_SECONDS, true) && m->boot->rank != 0)
@@ -189,14 +199,14 @@ static void leave(ls_boot *boot) {
     send_all(m);
     const bool good = ls_notice_aborted(&m->notice).code == LS_OK;
     if (good && ls_mpi_meet(m, m->leaving, 0, false)) {
-        /* Once more: a rank that has met all others may be needed for others to see that they have. */
+        /* Meets once more: other ranks may need this one's messages to see that all have met. */
         (void)ls_mpi_meet(m, m->leaving, LEAVE_SECONDS, true);
         m->finalise = true;
     } else {
         leave_aborted(m);
     }
     stop_thread(m);
-    /* When the work is done nobody else reports what goes wrong here, unless this is rank 0 (boot.c). */
+    /* After the work is done, no other code reports what goes wrong here, unless this is rank 0 (boot.c). */
     const ls_status late = ls_notice_aborted(&m->notice);
     if (m->boot->rank != 0 && !atomic_load(&m->boot->failed) && late.code != LS_OK)
         fprintf(stderr, "longspan: %s\n", late.text);

@@ -1,4 +1,4 @@
-/* Single messages and bodies: made, left for the thread that moves them, and handed to MPI. */
+/* Single messages and bodies: making them, leaving them for the thread that moves them, and handing them to MPI. */
 #include "comm/mpi/plugin/mpi_impl.h"
 
 #include <stddef.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GIGABYTE = 1 << 30 }; /* larger counts than an int holds are cut into such pieces */
+enum { GIGABYTE = 1 << 30 }; /* counts that do not fit into an int are cut into such pieces */
 
 bool ls_mpi_succeeded(ls_mpi *m, int result, const char *call) {
     if (result == MPI_SUCCESS) return true;
@@ -38,13 +38,13 @@ void ls_mpi_post_later(ls_mpi *m, ls_mpi_sending *s) {
     pthread_mutex_unlock(&m->list);
 }
 
-/* A range for MPI, seen from its offset: `count` of a type, which is freed unless it is MPI_BYTE. */
+/* A range as MPI sees it from the range's offset: `count` elements of a type, which is freed unless it is MPI_BYTE. */
 typedef struct layout {
     MPI_Datatype type;
     int count;
 } layout;
 
-/* Any number of bytes in one piece. */
+/* The type of any number of bytes in one piece. */
 static MPI_Datatype flat_type(size_t bytes) {
     MPI_Datatype gigabyte, type;
     MPI_Type_contiguous(GIGABYTE, MPI_BYTE, &gigabyte);
@@ -100,5 +100,5 @@ void ls_mpi_receive_body(ls_mpi *m, int peer, const ls_mpi_message *message, voi
     if (posted)
         m->receiving = r;
     else
-        free(r); /* the job is aborted, and the body stays on its way */
+        free(r); /* the job is aborted, and the body will not be received */
 }

@@ -1,4 +1,4 @@
-/* What all ranks do together: they meet, and gather a value of each. */
+/* Collectives: ranks meet, and gather a value of each rank. */
 #include "comm/mpi/plugin/mpi_impl.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static bool advance(ls_mpi *m, MPI_Request *request) {
     return complete;
 }
 
-/* Advances messages until the request is complete; false: the job was aborted, or `seconds` (0: any) are over. */
+/* Advances messages until the request is complete; false: the job was aborted, or `seconds` (0: no limit) are over. */
 static bool await(ls_mpi *m, MPI_Request *request, double seconds, bool even_aborted) {
     const double started = ls_seconds();
     while (!advance(m, request)) {
@@ -35,7 +35,7 @@ bool ls_mpi_meet(ls_mpi *m, MPI_Comm where, double seconds, bool even_aborted) {
     return good && await(m, &request, seconds, even_aborted);
 }
 
-/* Asks those that have not come to the gather under way whether they are there. */
+/* Asks the ranks that have not come to the gather under way whether they are there. */
 static ls_missing find_missing(ls_mpi *m, double waited) {
     ls_missing missing = LS_NOBODY_MISSING;
     pthread_mutex_lock(&m->library);
@@ -52,7 +52,7 @@ static ls_missing find_missing(ls_mpi *m, double waited) {
     return missing;
 }
 
-/* LS_PEER, and an abort with the same text, when a rank does not come; or the text of an abort. */
+/* LS_PEER, and an abort with the same text, if a rank does not come; or LS_PEER with the text of an abort. */
 static ls_status await_all(ls_mpi *m, MPI_Request *request) {
     const double started = ls_seconds();
     double waited = 0, asked = 0, looked = started;
@@ -73,11 +73,11 @@ static ls_status await_all(ls_mpi *m, MPI_Request *request) {
     return ls_ok();
 }
 
-/* The bytes are copied, because an all-gather that was given up may still read and write its own. */
+/* Works on copies of the buffers, because an all-gather that was given up may still read and write them. */
 ls_status ls_mpi_gather(ls_boot *boot, int rank, const void *mine, size_t bytes, void *all) {
     (void)rank;
     ls_mpi *m = boot->state;
-    LS_TRY(ls_notice_aborted(&m->notice)); /* others may still wait in a gather in which this rank failed */
+    LS_TRY(ls_notice_aborted(&m->notice)); /* other ranks may still wait in a gather in which this rank failed */
     const size_t whole = bytes * (size_t)boot->ranks;
     char *copies = malloc(bytes + whole + 1);
     if (copies == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for an all-gather", bytes + whole);

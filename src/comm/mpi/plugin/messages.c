@@ -1,13 +1,13 @@
 /*
  * Messages between the processes of a job, and the thread that moves them.
  *
- * Messages from one process to another arrive in the order in which they were posted, and so do the bodies of large
- * puts, which travel beside them: body k of a sender belongs to its k-th message LS_MPI_BODY. Between bodies and
- * messages there is no order, nor between different senders.
+ * Messages from one process to another arrive in the order in which they were posted. So do the bodies of large puts,
+ * which are sent separately: body k of a sender belongs to its k-th message LS_MPI_BODY. There is no order between
+ * bodies and messages, nor between different senders.
  *
- * MPI tells nobody that something has come; it must be asked. The plug-in's thread (ls_mpi_run) asks at once while
- * messages move, and then less and less often: it sleeps for a quarter of the time since the last one. A rank that
- * waits asks by itself, too.
+ * MPI must be polled: it does not notify anyone that something has come. The plug-in's thread (ls_mpi_run) polls
+ * without pause while messages move, and then less and less often: it sleeps for a quarter of the time since the last
+ * message. A rank that waits polls too.
  */
 #include "comm/mpi/plugin/mpi_impl.h"
 
@@ -21,8 +21,8 @@
 
 enum { MOST_AT_ONCE = 64 }; /* messages that are handled before others may take the lock */
 #define LEAST_SLEEP 20e-6
-#define LET_SECONDS 50e-6 /* the thread leaves the messages to a rank that asks, until it has not for this time */
-#define MOST_SLEEP 200e-6 /* seconds: the latest that a message of a peer waits for this rank to ask */
+#define LET_SECONDS 50e-6 /* the thread polls again when a rank that polls has not done so for this long */
+#define MOST_SLEEP 200e-6 /* seconds: the longest that a message of a peer waits until this rank polls */
 
 /* ---- out ---- */
 
@@ -31,7 +31,7 @@ void ls_mpi_post(ls_mpi *m, ls_mpi_sending *s) {
     (void)ls_mpi_advance(m, true);
 }
 
-/* Sends what was posted, in that order. */
+/* Sends what was posted, in the order of posting. */
 static bool send_posted(ls_mpi *m) {
     pthread_mutex_lock(&m->list);
     ls_mpi_sending *newest = m->posted, *oldest = NULL;
@@ -97,7 +97,7 @@ static void (*const handlers[LS_MPI_KINDS])(ls_mpi *m, int peer, const ls_mpi_me
     [LS_MPI_WHERE] = ls_mpi_on_where,   [LS_MPI_HERE] = ls_mpi_on_here,
 };
 
-/* Whether a message is one; if not, the job is aborted. count: the bytes of it that have come. */
+/* Whether what has come is a valid message; if not, the job is aborted. count: the bytes that have come. */
 static bool is_message(ls_mpi *m, int peer, int count) {
     const ls_mpi_message *in = &m->in;
     const size_t head = offsetof(ls_mpi_message, payload);
@@ -145,7 +145,7 @@ static bool finish_received(ls_mpi *m) {
 
 /* ---- both ---- */
 
-/* Tells all others what the notice of this process says, once. */
+/* Tells all other ranks what the notice of this process says, once. */
 static void tell_notice(ls_mpi *m) {
     const bool stop = atomic_load(&m->notice.stop) && !m->told_stop;
     const ls_status aborted = ls_notice_aborted(&m->notice);
@@ -194,7 +194,7 @@ void ls_mpi_run(ls_mpi *m) {
     uint64_t seen = 0;
     while (!atomic_load(&m->closing)) {
         const uint64_t looks = atomic_load_explicit(&m->looks, memory_order_relaxed);
-        if (looks != seen) { /* the rank asks itself, and sooner when nobody else uses its processor */
+        if (looks != seen) { /* the rank polls by itself, and does so more often if nothing else uses its processor */
             seen = looks;
             sleep_for(LET_SECONDS);
         } else if (ls_mpi_advance(m, false))

@@ -1,6 +1,7 @@
 /*
- * While MPI starts, which it does when all processes of the job have called MPI_Init: one that runs another program
- * never does. Nobody can be asked yet, so a rank looks at the processes that the launcher started beside it.
+ * The wait while MPI starts. MPI has started once all processes of the job have called MPI_Init, and a process that
+ * runs another program never calls it. No rank can be asked yet, so a rank looks at the processes that the launcher
+ * started on its host.
  */
 #include "comm/mpi/plugin/mpi_impl.h"
 
@@ -56,7 +57,10 @@ static bool runs_the_same(int process) {
            strcmp(mine, theirs) == 0;
 }
 
-/* Of the processes beside this one, the first rank that runs this program; and one that runs another, as a text. */
+/*
+ * Looks at the processes beside this one: returns the first rank that runs this program, and writes one that runs
+ * another program as text.
+ */
 static int look_around(const char *variable, char *other, size_t room) {
     int first = rank_in(variable);
     DIR *all = opendir("/proc");

@@ -1,7 +1,7 @@
 /*
- * The transport `mpi`. To the ranks it is one-sided: a put needs nothing of its target's rank, whose process has a
- * thread that receives it, sets the word, and rings the bell. A small put is copied into a message. A large one is a
- * message that says where it goes, and then its bytes, which MPI copies from where they lie to where they go.
+ * The transport `mpi`. For the ranks it is one-sided: a put needs no help of the target rank, because a thread in that
+ * rank's process receives it, sets the word, and rings the bell. A small put is copied into a message. A large put is a
+ * message that says where its bytes go, followed by the bytes, which MPI copies directly from source to target.
  *
  * Why not MPI's own puts: docs/decisions/mpi-messages.md.
  */
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEWS_SECONDS 0.02 /* what is known of a peer is asked for again when it is older */
+#define NEWS_SECONDS 0.02 /* what is known about a peer is asked for again when it is older than this */
 
 /* MPI connects every rank with every other. */
 static ls_peer_reach reach(const ls_boot *boot, int rank, int peer) {
@@ -21,7 +21,7 @@ static ls_peer_reach reach(const ls_boot *boot, int rank, int peer) {
 
 /* ---- open and close ---- */
 
-/* The transport for which messages come in; NULL: there is none. */
+/* Sets the transport that incoming messages are for; NULL: none. */
 static void set_transport(ls_mpi *m, ls_mpi_transport *t) {
     pthread_mutex_lock(&m->library);
     LS_ASSERT(t == NULL || m->transport == NULL);
@@ -57,7 +57,7 @@ static void abort_job(const ls_mpi_transport *t, const char *doing, int peer) {
     (void)ls_notice_abort(&t->mpi->notice, why);
 }
 
-/* Waits until the peer has answered that fence; false: the job is aborted. */
+/* Waits until the peer has answered the fence; false: the job was aborted. */
 static bool await_fence(ls_mpi_transport *t, int peer, uint64_t fence) {
     const double started = ls_seconds(), limit = t->end->timeout;
     while (atomic_load(&t->peers[peer].fenced) < fence) {
@@ -84,15 +84,15 @@ static void quiet(void *state) {
     for (int peer = 0; peer < t->end->ranks; peer++)
         if (!await_fence(t, peer, fence)) return;
     const double arrived = ls_seconds();
-    while (atomic_load(&t->undone) != UINT64_MAX && !is_aborted(t)) { /* MPI has not told this rank yet */
+    while (atomic_load(&t->undone) != UINT64_MAX && !is_aborted(t)) { /* MPI has not reported it to this rank yet */
         (void)ls_mpi_advance(t->mpi, false);
         ls_mpi_give_way(arrived);
     }
 }
 
 /*
- * The memory of an aborted world is freed while peers may still send to it. What is on its way is awaited for a moment;
- * when it does not come, this process no longer enters MPI.
+ * The memory of an aborted world is freed while peers may still send to it. Waits a moment for bodies on their way; if
+ * they do not come, this process no longer enters MPI.
  */
 static void close_aborted(ls_mpi *m) {
     const double started = ls_seconds();
@@ -110,7 +110,7 @@ static void close_aborted(ls_mpi *m) {
 static void close_world(void *state) {
     ls_mpi_transport *t = state;
     ls_mpi *m = t->mpi;
-    quiet(t); /* also the signals since the last one */
+    quiet(t); /* completes also the signals since the last quiet */
     if (is_aborted(t) || !ls_mpi_meet(m, m->worlds, 0, false)) close_aborted(m);
     set_transport(m, NULL);
     free(t);
@@ -130,7 +130,7 @@ static void signal(void *state, int peer, int word, uint64_t generation) {
     post(state, s);
 }
 
-/* Notes that the put is not done. */
+/* Records that the put is not done. */
 static void note_undone(ls_mpi_transport *t, ls_mpi_sending *s) {
     pthread_mutex_lock(&t->mpi->list);
     if (t->oldest == NULL) {
@@ -169,7 +169,7 @@ static bool done(void *state, uint64_t ticket) {
     return atomic_load(&t->undone) > ticket;
 }
 
-/* The plug-in's thread does the same when the rank does not. */
+/* The plug-in's thread does the same if the rank does not. */
 static double progress(void *state) {
     const ls_mpi_transport *t = state;
     (void)atomic_fetch_add_explicit(&t->mpi->looks, 1, memory_order_relaxed);
