@@ -1,4 +1,4 @@
-/* Opening an adapter, and finding the modules of a model that it is for. */
+/* Opens an adapter, and finds the modules of the model that it is for. */
 #include "adapter/adapter_impl.h"
 
 #include <fnmatch.h>
@@ -54,7 +54,7 @@ bool ls_adapter_holds(const ls_adapter *a, const char *parameter) {
 
 /* --- the modules of a graph --------------------------------------------------------------------------------------- */
 
-/* A matrix of the graph that a product or a lookup reads. */
+/* A matrix of the graph that is read by a product or a lookup. */
 typedef struct use {
     const char *module;
     bool product, table, head; /* head: the product makes the logits */
@@ -68,7 +68,7 @@ typedef struct uses {
     size_t room;
 } uses;
 
-/* MODULE of a parameter MODULE.weight; NULL: it is no such. */
+/* The MODULE of a parameter MODULE.weight; NULL: the parameter has another name. */
 static const char *owner_of(ls_arena *arena, const ls_tensor_info *info) {
     static const char end[] = ".weight";
     const size_t length = strlen(info->name), n = sizeof end - 1;
@@ -91,7 +91,7 @@ static const ls_node *head_of(const ls_graph *g, ls_tensor logits) {
     return node;
 }
 
-/* Whether the product is x W and not x Wᵀ: what it sums over is the first dimension of the weight. */
+/* Whether the product is x W and not x Wᵀ, that is, whether it sums over the first dimension of the weight. */
 static bool is_transposed(const ls_graph *g, const ls_node *node) {
     ls_node_dims dims;
     ls_node_dims_find(g, node, &dims);
@@ -115,7 +115,7 @@ static void find_uses(const ls_graph *g, ls_tensor logits, uses *out) {
     }
 }
 
-/* --- what has an adapter ------------------------------------------------------------------------------------------ */
+/* --- what gets an adapter ----------------------------------------------------------------------------------------- */
 
 typedef struct resolving {
     ls_adapter *a;
@@ -125,7 +125,7 @@ typedef struct resolving {
     int n_copies;
 } resolving;
 
-/* A pattern stands for a whole name, or for the end of one behind a dot. */
+/* A pattern matches a whole name, or the end of a name after a dot. */
 static bool is_meant(const char *pattern, const char *name) {
     if (fnmatch(pattern, name, 0) == 0) return true;
     for (const char *dot = strchr(name, '.'); dot != NULL; dot = strchr(dot + 1, '.'))
@@ -143,7 +143,7 @@ static ls_status tied_error(const resolving *r, const char *module) {
                     r->a->source, module, other != NULL ? " to " : "", other != NULL ? other : "");
 }
 
-/* The error of a pattern without a match; also where it names the second name of a tied matrix. */
+/* The error for a pattern without a match, also if the pattern is the second name of a tied matrix. */
 static ls_status no_match(const resolving *r, const char *key, const char *pattern) {
     const char *nearest = "";
     int least = INT32_MAX;
@@ -201,7 +201,7 @@ static ls_status save_parameter(resolving *r, const char *name) {
     return ls_ok();
 }
 
-/* Whether a pattern stands for the module of a parameter, or one around it. */
+/* Whether a pattern matches the module of a parameter, or a module that contains it. */
 static bool saves(const char *pattern, const char *parameter, ls_arena *arena) {
     char *name = ls_arena_strdup(arena, parameter);
     for (char *dot = strrchr(name, '.'); dot != NULL; dot = strrchr(name, '.')) {
@@ -211,7 +211,7 @@ static bool saves(const char *pattern, const char *parameter, ls_arena *arena) {
     return false;
 }
 
-/* The parameters that --lora says are trained whole. */
+/* Finds the parameters that are trained whole according to --lora. */
 static ls_status resolve_saved(resolving *r) {
     ls_adapter *a = r->a;
     bool *used = LS_NEW_ARRAY(a->arena, bool, a->n_saves + 1);
@@ -251,7 +251,7 @@ static ls_status resolve_new(resolving *r) {
     return ls_ok();
 }
 
-/* --- of a folder -------------------------------------------------------------------------------------------------- */
+/* --- an adapter of a folder --------------------------------------------------------------------------------------- */
 
 static bool has_parameter(const ls_graph *g, const char *name) {
     for (int t = 1; t < g->n_tensors; t++)
@@ -270,7 +270,7 @@ static ls_status resolve_tensor(resolving *r, const ls_st_tensor *t) {
     const char *module = ls_adapter_module_of(r->a->arena, name, &part);
     if (module == NULL) return has_parameter(r->g, name) ? save_parameter(r, name) : no_place(r, t->name);
     if (part != LS_ADAPTER_A && part != LS_ADAPTER_TABLE_A)
-        return ls_ok(); /* what belongs to an A is checked by that */
+        return ls_ok(); /* the check of the module's A covers its other parts */
     const use *u = NULL;
     for (int i = 0; i < r->uses.n; i++)
         if (strcmp(r->uses.list[i].module, module) == 0) u = &r->uses.list[i];
@@ -304,7 +304,7 @@ static ls_status resolve_folder(resolving *r) {
     return ls_ok();
 }
 
-/* Counts what is trained, in the graph with the adapter. */
+/* Counts the trained elements in the graph with the adapter. */
 static ls_status count_elements(ls_adapter *a, const ls_graph *g) {
     ls_graph *with = ls_graph_create(g->dtype);
     const ls_status status = ls_adapter_apply(a, g, with, LS_NEW_ARRAY(a->arena, ls_tensor, g->n_tensors));
@@ -333,7 +333,7 @@ ls_status ls_adapter_resolve(ls_adapter *a, const ls_graph *g, ls_tensor logits,
     return count_elements(a, g);
 }
 
-/* --- what is said of it ------------------------------------------------------------------------------------------- */
+/* --- description -------------------------------------------------------------------------------------------------- */
 
 void ls_adapter_print(const ls_adapter *a, char *out, size_t room) {
     char saved[64] = "";

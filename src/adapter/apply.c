@@ -1,6 +1,6 @@
 /*
- * The pass that gives a graph its adapters: it writes the graph anew, node by node, and behind each product of a module
- * with an adapter, and each lookup, stand the nodes of that. The parameters of the model become frozen.
+ * Adds adapters to a graph: writes the graph anew, node by node, and adds the nodes of the adapter after each product
+ * and each lookup of a module that has one. The model's own parameters become frozen.
  */
 #include "adapter/adapter_impl.h"
 
@@ -9,7 +9,7 @@ typedef struct applying {
     const ls_graph *from;
     ls_graph *to;
     ls_tensor *map;                       /* by tensor of `from` */
-    ls_tensor (*parts)[LS_ADAPTER_PARTS]; /* by module: parameters, as they are needed */
+    ls_tensor (*parts)[LS_ADAPTER_PARTS]; /* by module: parameters, added when they are needed */
 } applying;
 
 /* --- leaves ------------------------------------------------------------------------------------------------------- */
@@ -33,7 +33,7 @@ static ls_tensor part_of(const applying *p, int module, ls_adapter_part part, in
 
 /* --- nodes -------------------------------------------------------------------------------------------------------- */
 
-/* Which module's weight the node reads; -1: it reads none with an adapter. */
+/* The module whose weight the node reads; -1: none with an adapter. */
 static int module_of(const applying *p, const ls_node *node) {
     const bool table = node->op == &ls_op_embedding;
     if (!table && node->op != &ls_op_linear) return -1;
@@ -46,7 +46,7 @@ static ls_tensor add_node(const applying *p, const ls_node *node, int n_in) {
     return ls_graph_add(p->to, node->op, node->params, node->params_bytes, node->in, n_in, -1);
 }
 
-/* A product of the model with what its adapter adds. node: with the inputs of the new graph. */
+/* Adds the adapter's term to a product of the model. node: has inputs of the new graph. */
 static ls_tensor add_product(const applying *p, const ls_node *node, int module) {
     ls_graph *g = p->to;
     const ls_adapted *m = &p->a->modules[module];
@@ -72,7 +72,7 @@ static ls_tensor add_product(const applying *p, const ls_node *node, int module)
     return ls_dora_add(g, &dora);
 }
 
-/* Rows of a table with what the adapter adds to them. */
+/* Adds the adapter's term to the rows that a table looks up. */
 static ls_tensor add_rows(const applying *p, const ls_node *node, int module) {
     ls_graph *g = p->to;
     const ls_adapted *m = &p->a->modules[module];

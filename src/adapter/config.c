@@ -1,4 +1,4 @@
-/* What an adapter is: --lora, and adapter_config.json of peft, read and written. */
+/* The settings of an adapter: reads --lora, and reads and writes peft's adapter_config.json. */
 #include "adapter/adapter_impl.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ static ls_status spec_error(const char *text, const char *part, size_t length) {
                     text, (int)length, part);
 }
 
-/* The patterns of a list with + between. */
+/* Cuts a list of patterns with + between them. */
 static void cut_list(ls_arena *arena, const char *list, size_t length, const char ***out, int *n) {
     size_t room = 0;
     for (size_t at = 0; at <= length;) {
@@ -107,7 +107,10 @@ ls_status ls_adapter_parse(const char *text, ls_adapter *a) {
 
 /* --- adapter_config.json, read ------------------------------------------------------------------------------------ */
 
-/* Fields that make another adapter than Longspan has, unless they are null, false, empty or what is written here. */
+/*
+ * Fields that mean a kind of adapter that Longspan does not have, unless they are null, false, empty or the value given
+ * here.
+ */
 static const struct {
     const char *key, *allowed;
 } refused[] = {
@@ -127,7 +130,7 @@ static const struct {
     {"ensure_weight_tying", NULL},
 };
 
-/* How A and B were begun, where that leaves the weights of the model as they are. */
+/* Ways to initialise A and B that do not change the weights of the model. */
 static const char *const inits[] = {"gaussian", "eva", "orthogonal"};
 
 static bool is_empty(ls_json_value object, const char *key, const char *allowed) {
@@ -211,7 +214,7 @@ ls_status ls_adapter_read_config(const char *folder, ls_adapter *a) {
 
 /* --- numbers by pattern ------------------------------------------------------------------------------------------- */
 
-/* A Python pattern for POSIX: \d and \w are classes there. */
+/* Converts a Python pattern to POSIX, where \d and \w are classes. */
 static void to_posix(const char *key, char out[MOST_REGEX]) {
     static const struct {
         char name;
@@ -244,7 +247,7 @@ static bool matches(const char *key, const char *module) {
 
 double ls_adapter_scaling(const ls_adapter *a, const char *module, int64_t r) {
     double alpha = a->alpha;
-    for (int i = a->n_alphas - 1; i >= 0; i--) /* the first that matches counts */
+    for (int i = a->n_alphas - 1; i >= 0; i--) /* the first one that matches counts */
         if (matches(a->alphas[i].key, module)) alpha = a->alphas[i].value;
     return alpha / (a->rslora ? sqrt((double)r) : (double)r);
 }
@@ -256,14 +259,14 @@ static const char *last_part(const char *name) {
     return dot != NULL ? dot + 1 : name;
 }
 
-/* Whether every module that is called so at its end has an adapter. */
+/* Whether every module whose name ends in this way has an adapter. */
 static bool stands_for_all(const ls_adapter *a, const char *part) {
     bool all = true;
     for (int i = 0; i < a->n_others; i++) all &= strcmp(last_part(a->others[i]), part) != 0;
     return all;
 }
 
-/* Modules by the ends of their names, where these stand for no other module, else by their names. */
+/* Writes modules by the ends of their names if no other module has that end, else by their names. */
 static void put_targets(const ls_adapter *a, ls_json_writer *w) {
     ls_json_open_array(w, "target_modules");
     for (int i = 0; i < a->n_modules; i++) {
@@ -276,7 +279,7 @@ static void put_targets(const ls_adapter *a, ls_json_writer *w) {
     ls_json_close(w);
 }
 
-/* The modules whose parameters are trained whole. */
+/* Writes the modules whose parameters are trained whole. */
 static void put_saved(const ls_adapter *a, ls_json_writer *w) {
     if (a->n_saved == 0) {
         ls_json_put_null(w, "modules_to_save");

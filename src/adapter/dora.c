@@ -1,25 +1,26 @@
 /*
- * DoRA (Liu et al., arXiv 2402.09353): the rows of W + scaling·BA get the lengths m. Their own lengths follow from
+ * DoRA (Liu et al., arXiv 2402.09353): the rows of W + scaling·BA are given the lengths m. Their own lengths follow
+ * from
  *
  *     ‖w + s·bA‖² = ‖w‖² + Σ_r b_r (2s (A wᵀ)_r + s² (b A Aᵀ)_r)
  *
- * so that no second matrix of W's size is made but the squares of W, which are summed at once. Derivatives take the
- * lengths for constants (section 4.3 of the paper).
+ * so the only other matrix of W's size is that of the squares of W, which are summed at once. Derivatives treat the
+ * lengths as constants (section 4.3 of the paper).
  */
 #include "adapter/adapter_impl.h"
 
-/* The squares of the lengths of W's rows: G[to]. */
+/* The squared lengths of W's rows: G[to]. */
 static ls_tensor squares(ls_graph *g, ls_tensor w, bool transposed) {
     const ls_map_step square = {.code = LS_MAP_MUL, .a = 0, .b = 0};
     const ls_tensor squared = ls_map(g, &w, 1, &(ls_expression){.step = &square, .n_steps = 1, .wide = 1});
     return ls_reduce_sum(g, squared, transposed ? 1U : 2U, false);
 }
 
-/* 1 / ‖W + s·BA‖ by row: G[to], which passes no gradients. */
+/* 1 / ‖W + s·BA‖ for each row: G[to]; no gradients pass through it. */
 static ls_tensor one_over_lengths(ls_graph *g, const ls_dora *d) {
     const double s = d->module->scaling;
     const ls_tensor w = d->base->in[1];
-    /* A Wᵀ, [r, to]: the rows of A in the place of tokens */
+    /* A Wᵀ, [r, to]; the rows of A take the place of tokens */
     const ls_tensor across =
         ls_graph_add(g, d->base->op, d->base->params, d->base->params_bytes, (ls_tensor[]){d->a, w}, 2, -1);
     const ls_tensor within = ls_linear(g, d->b, ls_linear(g, d->a, d->a, LS_NO_TENSOR), LS_NO_TENSOR); /* B A Aᵀ */
@@ -42,8 +43,8 @@ static ls_tensor one_over_lengths(ls_graph *g, const ls_dora *d) {
 }
 
 /*
- * One expression of all, so that the gradient of m is a sum over tokens which goes straight to its accumulator: a run
- * of tiles does not end there.
+ * A single expression, so that the gradient of m is a sum over tokens that is added directly to its accumulator; a run
+ * of tiles then need not end there.
  */
 ls_tensor ls_dora_add(ls_graph *g, const ls_dora *d) {
     const bool biased = d->bias.id != 0;

@@ -1,4 +1,4 @@
-/* Merging: the weights of a model with what its adapter adds to them. */
+/* Merging: the weights of a model plus what its adapter adds to them. */
 #include "adapter/adapter_impl.h"
 
 #include <math.h>
@@ -6,11 +6,11 @@
 #include <string.h>
 
 /*
- * W[i][k] += scaling · Σ_r left[i][r] · right[r][k], of W as it lies in memory: B and A, or, where it is [from, to] or
- * a table, Aᵀ and Bᵀ. factor: what DoRA multiplies rows by, or columns of what is [from, to]; NULL: nothing.
+ * W[i][k] += scaling · Σ_r left[i][r] · right[r][k], where W is as it lies in memory. left and right are B and A or, if
+ * W is [from, to] or a table, Aᵀ and Bᵀ. factor: DoRA's factors of rows or, if W is [from, to], of columns; NULL: none.
  */
 typedef struct change {
-    const ls_adapted *module; /* NULL: none has been read */
+    const ls_adapted *module; /* NULL: no module has been read */
     double *left, *right, *factor;
 } change;
 
@@ -29,7 +29,7 @@ static void forget(change *c) {
     *c = (change){.module = NULL};
 }
 
-/* All elements of a part of a module; NULL with a status otherwise. */
+/* Reads all elements of a part of a module; *out becomes NULL on failure. */
 static ls_status read_part(const merging *m, const ls_adapted *module, ls_adapter_part part, double **out) {
     const ls_flat *flat = ls_adapter_flat(m->image, module, ls_adapter_endings[part]);
     LS_ASSERT(flat != NULL);
@@ -39,7 +39,7 @@ static ls_status read_part(const merging *m, const ls_adapted *module, ls_adapte
     return m->with.read(m->with.context, flat, 0, count, *out);
 }
 
-/* [rows, columns] becomes [columns, rows]. */
+/* Transposes: [rows, columns] becomes [columns, rows]. */
 static ls_status turn(double **x, int64_t rows, int64_t columns) {
     double *turned = malloc(sizeof *turned * (size_t)(rows * columns));
     if (turned == NULL) return ls_error(LS_NO_MEMORY, "no memory to merge an adapter");
@@ -50,7 +50,7 @@ static ls_status turn(double **x, int64_t rows, int64_t columns) {
     return ls_ok();
 }
 
-/* Adds the change to elements [start, start + count) of a matrix with so many columns. */
+/* Adds the change to elements [start, start + count) of a matrix with this number of columns. */
 static void add(const change *c, int64_t columns, int64_t start, int64_t count, double *out) {
     const int64_t r = c->module->r;
     for (int64_t at = start; at < start + count;) {
@@ -65,7 +65,7 @@ static void add(const change *c, int64_t columns, int64_t start, int64_t count, 
     }
 }
 
-/* What DoRA multiplies rows (or columns) by: m over their lengths. */
+/* Finds DoRA's factors of rows (or columns): m divided by their lengths. */
 static ls_status find_factors(const merging *m, change *c, const ls_flat *w) {
     const int64_t rows = w->shape.dim[0].size, columns = w->shape.dim[1].size;
     const int64_t lengths = c->module->transposed ? columns : rows;

@@ -1,4 +1,4 @@
-/* How tensors of adapters are called, in memory and in files. */
+/* The names of adapters' tensors, in memory and in files. */
 #include "adapter/adapter_impl.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ const char *const ls_adapter_endings[LS_ADAPTER_PARTS] = {[LS_ADAPTER_A] = ".lor
 
 bool ls_adapter_has(const ls_flat *flat) { return !flat->borrowed; }
 
-/* The last is for models with more than text in them. */
+/* The last one is for models that handle more than text. */
 static const ls_weight_spelling spellings[] = {
     {"", LS_ADAPTER_PREFIX}, {"model.", LS_ADAPTER_PREFIX "model.language_model."}, {NULL, NULL}};
 /* Copies of the model's own matrices, which peft writes beside the adapters of tables and heads. */

@@ -1,11 +1,11 @@
-/* Where the parameters of a model with an adapter come from. */
+/* The source of the parameters of a model with an adapter. */
 #include "adapter/adapter_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A new adapter, whose magnitudes follow from the weights of the model. */
+/* The initial values of a new adapter, whose magnitudes follow from the weights of the model. */
 typedef struct fresh {
     const ls_adapter *a;
     const ls_image *image;
@@ -13,7 +13,7 @@ typedef struct fresh {
     ls_weight_source base;
 } fresh;
 
-/* A part of a module's adapter, as it begins: elements [start, start + count). */
+/* Writes initial values of a part of a module's adapter: elements [start, start + count). */
 typedef ls_status (*begin)(const fresh *f, const ls_adapted *m, const ls_flat *flat, int64_t start, int64_t count,
                            double *out);
 
@@ -42,7 +42,7 @@ static ls_status zero(const fresh *f, const ls_adapted *m, const ls_flat *flat, 
     return ls_ok();
 }
 
-/* The lengths of rows of W, or of columns where it is transposed. */
+/* Finds the lengths of the rows of W, or of its columns if W is transposed. */
 static ls_status lengths(const fresh *f, const ls_adapted *m, const ls_flat *flat, int64_t start, int64_t count,
                          double *out) {
     (void)flat;
@@ -71,7 +71,7 @@ static const begin begins[LS_ADAPTER_PARTS] = {[LS_ADAPTER_A] = uniform,
                                                [LS_ADAPTER_TABLE_B] = normal,
                                                [LS_ADAPTER_MAGNITUDE] = lengths};
 
-/* Finds what a parameter is a part of. */
+/* Finds the module and the part that a parameter belongs to. */
 static const ls_adapted *find(const ls_adapter *a, const char *name, int *part) {
     for (int i = 0; i < a->n_modules; i++) {
         const size_t n = strlen(a->modules[i].name);

@@ -1,5 +1,5 @@
 /*
- * Safetensors files that hold the parameters of a model: which files a folder offers, opening them, and checking that
+ * Safetensors files that hold the parameters of a model: finds the files of a folder, opens them, and checks that
  * together they hold each parameter exactly once.
  */
 #include "weights/weights_impl.h"
@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than any published model has; it bounds the memory that a malicious index can ask for. */
+/* Larger than for any published model; it limits the memory that a malicious index can request. */
 enum { MOST_FILES = 10000 };
 
-/* What the index says about one tensor. */
+/* The index entry of one tensor. */
 typedef struct indexed_tensor {
     const char *tensor;
-    const char *file_name; /* without its folder */
-    int file;              /* number in the listing's files */
+    const char *file_name; /* without the folder */
+    int file;              /* index in the listing's files */
 } indexed_tensor;
 
 typedef struct listing {
@@ -29,21 +29,21 @@ typedef struct listing {
 
 typedef struct held_twice {
     const ls_st_tensor *original, *copy;
-    const char *path; /* the file of the copy */
+    const char *path; /* the file that holds the copy */
 } held_twice;
 
 struct ls_weight_files {
-    const ls_weight_spelling *spelling; /* how the files write names; NULL: as the parameters are called */
-    char left_out[200];                 /* "" or what is not read */
-    held_twice *twice;                  /* [n_twice] tensors that the files hold twice */
+    const ls_weight_spelling *spelling; /* how the files spell names; NULL: as the parameters' names */
+    char left_out[200];                 /* a list of what is not read, or "" */
+    held_twice *twice;                  /* [n_twice]: tensors that the files hold twice */
     int n_twice;
-    ls_stored **stored; /* [n_stored] matrices in few bytes, sorted by name */
+    ls_stored **stored; /* [n_stored]: matrices in few bytes, sorted by name */
     int n_stored;
     int n;
     ls_st_file *file[]; /* [n] */
 };
 
-/* ---- complaints: mistakes of one kind ---- */
+/* ---- lists of mistakes of one kind ---- */
 
 typedef struct complaint {
     const char *kind;
@@ -89,7 +89,7 @@ static ls_status add_path(ls_file_names *names, const char *folder, const char *
 
 /* ---- which files: an index ---- */
 
-/* A malicious index must not name files outside of the model's folder. */
+/* A malicious index must not name files outside the model's folder. */
 static ls_status check_file_name(ls_json_value value, const char *name) {
     const bool inside = name[0] != 0 && strchr(name, '/') == NULL && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
     return inside ? ls_ok() : ls_json_error(value, "the name of a file in the same folder");
@@ -155,8 +155,8 @@ static bool ends_with(const char *text, const char *end) {
 }
 
 /*
- * A file of weights in a format that Longspan cannot read. It is an error, because random weights would silently take
- * their place.
+ * Whether it is a file of weights in a format that Longspan cannot read. Such a file is an error, because otherwise
+ * random weights would silently take its place.
  */
 static bool is_foreign(const char *name) {
     return ends_with(name, ".gguf") || ends_with(name, ".pth") ||
@@ -187,7 +187,7 @@ static ls_status list_all(const char *folder, listing *out) {
 
 /*
  * model.safetensors if it exists; else the files that the index names; else all *.safetensors, possibly none.
- * LS_UNSUPPORTED when the folder has weights of other formats only.
+ * LS_UNSUPPORTED if the folder only has weights in other formats.
  */
 static ls_status list_folder(const char *folder, listing *out) {
     LS_PATH whole = NULL;
@@ -225,7 +225,7 @@ static bool begins_with(const char *text, const char *prefix) { return strncmp(t
 
 enum { MOST_NAME = 512 };
 
-/* The name of a parameter in the files: the parameter's own, or made in `room`. */
+/* The name of a parameter in the files: either the parameter's own name, or a name that is written to `room`. */
 static const char *name_in_files(const ls_weight_files *files, const char *parameter, char room[MOST_NAME]) {
     const ls_weight_spelling *s = files->spelling;
     if (s == NULL || !begins_with(parameter, s->model)) return parameter;
@@ -233,7 +233,7 @@ static const char *name_in_files(const ls_weight_files *files, const char *param
     return room;
 }
 
-/* The tensor of this name in the files, or NULL. *times (may be NULL): in how many files it is. */
+/* The tensor of this name in the files; NULL: none. *times (may be NULL): the number of files that have it. */
 static const ls_st_tensor *find_tensor(const ls_weight_files *files, const char *name, int *times) {
     const ls_st_tensor *found = NULL;
     int n = 0;
@@ -270,7 +270,7 @@ const ls_stored *ls_weight_files_stored(const ls_weight_files *files, const ls_f
 const ls_st_tensor *ls_weight_files_of(const ls_weight_files *files, const ls_flat *flat) {
     char room[MOST_NAME];
     const ls_st_tensor *t = find_tensor(files, name_in_files(files, flat->name, room), NULL);
-    LS_ASSERT(t != NULL); /* opening the files checked it */
+    LS_ASSERT(t != NULL); /* checked when the files were opened */
     return t;
 }
 
@@ -278,7 +278,10 @@ static bool files_have(const ls_weight_rules *rules, const ls_flat *flat) {
     return rules->has == NULL || rules->has(flat);
 }
 
-/* Sets the first spelling by which the files hold a parameter, where they hold none of those by its own name. */
+/*
+ * Sets the first spelling under which the files hold a parameter, provided that they hold no parameter of this spelling
+ * under its own name.
+ */
 static void find_spelling(ls_weight_files *files, const ls_image *image, const ls_weight_rules *rules) {
     for (const ls_weight_spelling *s = rules->spellings; s != NULL && s->model != NULL; s++) {
         bool own = false, spelt = false;
@@ -295,7 +298,7 @@ static void find_spelling(ls_weight_files *files, const ls_image *image, const l
     files->spelling = NULL;
 }
 
-/* ---- checking: all mistakes become one error, listed by kind ---- */
+/* ---- checking: all mistakes become a single error, listed by kind ---- */
 
 enum { MISSING, EXTRA, MISSHAPEN, REPEATED, NOT_FLOAT, MISPLACED, UNEQUAL, KINDS };
 
@@ -309,7 +312,7 @@ typedef struct checking {
     int n_expected;
     complaint complaints[KINDS];
     complaint left_out;
-    ls_status status; /* the first mistake in a matrix in few bytes */
+    ls_status status; /* the first error in a matrix in few bytes */
 } checking;
 
 static void shape_text(int ndim, const int64_t *size, char *out, size_t room) {
@@ -325,7 +328,7 @@ static bool same_shape(const ls_st_tensor *t, const ls_shape *shape) {
     return same;
 }
 
-/* The shape of a parameter's numbers, of which an element may be a block. */
+/* The shape of a parameter's numbers; an element of the parameter may be a block of them. */
 static ls_shape shape_of(const ls_flat *flat) {
     ls_shape shape = flat->shape;
     if (shape.ndim > 0) shape.dim[shape.ndim - 1].size *= ls_dtype_values(flat->dtype);
@@ -342,7 +345,7 @@ static const ls_st_tensor *find_with_path(const void *files, const char *name, c
     return NULL;
 }
 
-/* Whether the files hold the parameter in few bytes, or try to. */
+/* Whether the files hold the parameter in few bytes, possibly with an error. */
 static bool check_stored(checking *c, const char *name, const ls_shape *shape) {
     ls_weight_files *files = c->files;
     ls_stored *stored;
@@ -382,8 +385,8 @@ static bool is_derived(const char *name, const ls_weight_rules *rules) {
 }
 
 /*
- * Whether the rules say that the tensor is a copy of a parameter. That its numbers are those of its original is checked
- * as these are read.
+ * Whether the rules say that the tensor is a copy of a parameter. Whether its numbers equal those of the original is
+ * checked when these are read.
  */
 static bool note_copy(checking *c, const ls_st_tensor *t, const char *path) {
     const ls_weight_rules *rules = c->rules;
@@ -398,7 +401,7 @@ static bool note_copy(checking *c, const ls_st_tensor *t, const char *path) {
         complain(&c->complaints[UNEQUAL], "%s is not %s", t->name, original->name);
         return true;
     }
-    for (int i = 0; i < c->files->n_twice; i++) /* a copy in two files is repeated */
+    for (int i = 0; i < c->files->n_twice; i++) /* a copy that is in two files counts as repeated */
         if (strcmp(c->files->twice[i].copy->name, t->name) == 0) complain(&c->complaints[REPEATED], "%s", t->name);
     if (c->files->n_twice < rules->n_copies) c->files->twice[c->files->n_twice++] = (held_twice){original, t, path};
     return true;
@@ -408,7 +411,7 @@ static bool is_parameter(const checking *c, const char *name) {
     return bsearch(&name, c->expected, (size_t)c->n_expected, sizeof *c->expected, by_name) != NULL;
 }
 
-/* Whether a tensor's name is that of a parameter as the files write it. */
+/* Whether a tensor's name is that of a parameter, as the files spell it. */
 static bool is_expected(const checking *c, const char *name) {
     const ls_weight_spelling *s = c->files->spelling;
     char room[MOST_NAME];
@@ -439,7 +442,7 @@ static void check_tensor(checking *c, const ls_st_tensor *t, const char *path) {
     complain(is_left_out(t->name, c->rules) ? &c->left_out : &c->complaints[EXTRA], "%s", t->name);
 }
 
-/* One error with the complaints of all kinds. */
+/* Makes one error from the mistakes of all kinds. */
 static ls_status report(const checking *c, const char *what) {
     char text[sizeof((ls_status){0}).text] = "";
     for (int k = 0; k < KINDS; k++) {

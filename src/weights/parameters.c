@@ -1,4 +1,4 @@
-/* The parameters and masters of an executor: filling them from a source, and finding a number that is not finite. */
+/* The parameters and masters of an executor: fills them from a source, and finds a number that is not finite. */
 #include "weights/weights_impl.h"
 
 #include <math.h>
@@ -7,22 +7,22 @@
 #include <stdlib.h>
 
 enum {
-    READ_COUNT = 1 << 15, /* elements that one task reads as f64: 256 KiB fit a second-level cache */
-    /* Elements that one task converts: large, because only whole pages of the file can be freed. */
+    READ_COUNT = 1 << 15, /* elements that one task reads as f64: 256 KiB, which fit a second-level cache */
+    /* Elements that one task converts. The number is large, because only whole pages of the file can be released. */
     CONVERT_COUNT = 1 << 18,
-    /* Elements that are converted on the stack: a GPU takes some 20 microseconds for a write, however small. */
+    /* Elements that are converted on the stack. A write to a GPU takes about 20 microseconds, however small it is. */
     STORE_COUNT = 1 << 14
 };
 
 /* ---- filling ---- */
 
-/* What is filled of the elements of a chunk: of these tensors those elements that this rank holds. */
+/* Which tensors a chunk fills; of each, the elements that this rank holds. */
 enum { PARAMETERS = 1, FROZEN = 2, KEPT = 4, MASTERS = 8, VALUES = PARAMETERS | FROZEN | KEPT, ALL = VALUES | MASTERS };
 static const char *const filled[] = {LS_BIND_PARAMETERS, LS_BIND_FROZEN, LS_BIND_KEPT, LS_BIND_MASTER};
 
 typedef struct chunk {
     const ls_flat *flat;
-    int64_t start, count; /* within this rank's part of the parameter */
+    int64_t start, count; /* element range within this rank's part of the parameter */
     int what;
 } chunk;
 
@@ -36,7 +36,7 @@ typedef struct filling {
     ls_executor *executor;
     const ls_weight_source *source;
     const chunk *chunks;
-    char *room; /* of each thread room_bytes: for READ_COUNT numbers as f64, or CONVERT_COUNT elements */
+    char *room; /* room_bytes for each thread: for READ_COUNT numbers as f64, or CONVERT_COUNT elements */
     size_t room_bytes;
     atomic_bool failed;
     pthread_mutex_t lock; /* protects status */
@@ -79,7 +79,7 @@ void ls_weights_narrow(const double *x, int64_t n, ls_dtype dtype, void *to) {
     }
 }
 
-/* Writes elements `at` to at + n of a bound tensor. */
+/* Writes elements at .. at + n - 1 of a bound tensor. */
 static ls_status store(ls_executor *executor, const char *name, int64_t at, const double *x, int64_t n) {
     double elements[STORE_COUNT];
     for (int64_t first = 0, count; first < n; first += count) {
@@ -93,8 +93,7 @@ static ls_status store(ls_executor *executor, const char *name, int64_t at, cons
     return ls_ok();
 }
 
-/* Does something with elements [start, start + count) of the flat space, which lie at element `at` of a bound tensor.
- */
+/* Processes elements [start, start + count) of the flat space, which lie from element `at` on in a bound tensor. */
 typedef ls_status (*fill_part)(void *context, const char *name, int64_t at, int64_t start, int64_t count);
 
 /* Calls `fill` for the parts of a chunk that this rank holds. */
@@ -112,7 +111,7 @@ static ls_status each_part(const ls_executor *executor, const chunk *c, fill_par
     return ls_ok();
 }
 
-/* A chunk of numbers to be stored. */
+/* A chunk of numbers that is stored. */
 typedef struct numbers {
     ls_executor *executor;
     const chunk *chunk;
@@ -130,7 +129,10 @@ static ls_status store_chunk(ls_executor *executor, const chunk *c, const double
     return each_part(executor, c, store_part, &(numbers){executor, c, values});
 }
 
-/* Where element `at` of this rank's part of a parameter is in the whole one; *n becomes at most what follows. */
+/*
+ * The index in the whole parameter of element `at` of this rank's part; reduces *n to the number of elements that
+ * follow contiguously.
+ */
 static int64_t whole_of(const ls_executor *executor, const ls_flat *flat, int64_t at, int64_t *n) {
     int64_t follow;
     const int64_t whole = ls_flat_whole(ls_executor_image(executor), flat, ls_executor_rank(executor), at, &follow);
@@ -164,7 +166,7 @@ static ls_status read_chunk(const filling *f, const chunk *c, double *x) {
     return store_chunk(f->executor, c, x);
 }
 
-/* A chunk to be converted from the source's type to that of each tensor. */
+/* A chunk that is converted from the source's type to that of each tensor. */
 typedef struct conversion {
     const filling *filling;
     const chunk *chunk;
@@ -200,7 +202,7 @@ static void fill_chunk(void *context, int i, int thread) {
     if (status.code != LS_OK) record_error(f, status);
 }
 
-/* Cuts an extent into chunks of at most `most` numbers and returns how many they are. chunks NULL: only counts. */
+/* Cuts an extent into chunks of at most `most` numbers, and returns the number of chunks. chunks NULL: only counts. */
 static int cut_extent(const ls_image *image, const extent *e, int64_t most, chunk *chunks) {
     int n = 0;
     for (int i = 0; i < image->n_flats; i++) {
@@ -254,22 +256,22 @@ ls_status ls_weights_fill(ls_executor *executor, const ls_weight_source *source)
 /* ---- filling together ---- */
 
 /*
- * Ranks that have the same parts of parameters each read a share of them: of a tensor of which every rank holds all
- * values, or has them in common with the others of its host.
+ * Ranks that have the same parts of parameters each read a share of them. This is for a tensor of which every rank
+ * holds all values, or has all values in common memory with the other ranks of its host.
  */
 typedef struct sharing {
     ls_executor *executor;
     const ls_binding *values;
     int what;         /* one of VALUES */
-    int ranks, place; /* of them this one */
-    int64_t elements; /* of the values */
-    bool common;      /* they lie in common memory, */
-    int holder;       /* of the ranks of this host that the first of them is */
+    int ranks, place; /* number of ranks that share the reading, and this rank's place among them */
+    int64_t elements; /* number of values */
+    bool common;      /* the values lie in common memory */
+    int holder;       /* with common memory: the first rank of this host that shares it */
 } sharing;
 
 static const ls_team *sharers(const ls_executor *executor) { return &ls_executor_image(executor)->owners; }
 
-/* Whether the rank has values in tensor i of `filled`, and all of them. */
+/* Whether tensor i of `filled` has values on this rank, and the rank has all of them. */
 static bool find_sharing(ls_executor *executor, int i, sharing *out) {
     const ls_image *image = ls_executor_image(executor);
     const ls_binding *values = ls_image_find(image, filled[i]);
@@ -285,17 +287,17 @@ static bool find_sharing(ls_executor *executor, int i, sharing *out) {
     return true;
 }
 
-/* Whether other ranks fill memory that this one, or another one, does not share with them. */
+/* Whether some rank fills memory that another one of the ranks does not share. */
 static bool needs_exchange(const sharing *s) {
     return !s->common || ls_executor_image(s->executor)->sharers < s->ranks;
 }
 
-/* The first element of the share of the rank at that place; it may be `ranks`. */
+/* The first element of the share of the rank at that place; place may be equal to `ranks`. */
 static int64_t share_start(const sharing *s, int place) {
     return s->elements / s->ranks * place + ls_min(s->elements % s->ranks, place);
 }
 
-/* Which of the tensors this rank has its pieces of. */
+/* Which tensors this rank holds in pieces. */
 static int held_in_pieces(const ls_image *image) {
     int what = 0;
     for (size_t i = 0; i < LS_COUNT(filled); i++) {
@@ -305,7 +307,7 @@ static int held_in_pieces(const ls_image *image) {
     return what;
 }
 
-/* This rank's share of values that are exchanged, all masters that it holds, and its shards. */
+/* Fills this rank's share of the values that are exchanged, all masters that it holds, and its shards. */
 static ls_status fill_own(ls_executor *executor, const ls_weight_source *source) {
     const ls_image *image = ls_executor_image(executor);
     const int most = image->n_pieces + (int)LS_COUNT(filled), sharded = held_in_pieces(image);
@@ -345,7 +347,10 @@ static ls_status give_share(void *context, size_t at, void *out, size_t bytes) {
     return ls_executor_read(s->executor, &from, out);
 }
 
-/* Whether this rank writes a share of that rank's into common memory: one rank of each host that it is not of does. */
+/*
+ * Whether this rank writes the share of `rank` into common memory. On each host to which `rank` does not belong, one
+ * rank does.
+ */
 static bool lacks(const sharing *s, int rank) {
     const ls_image *image = ls_executor_image(s->executor);
     return ls_executor_rank(s->executor) == s->holder && ls_image_sharers(image, rank).holder != s->holder;
@@ -366,7 +371,7 @@ static ls_status exchange_shares(sharing *s, ls_comm *comm) {
     return ls_comm_gather(comm, &(ls_comm_pieces){bytes, give_share, take_share, s, element_bytes(s)}, true);
 }
 
-/* What is kept in blocks, and what rounding to them changed, for rank 0 to say. Collective. */
+/* Tells rank 0 what is kept in blocks, and the error of rounding to them; rank 0 logs it. Collective. */
 static ls_status say_blocks(const ls_executor *executor, ls_comm *comm, const ls_weight_source *source) {
     const ls_image *image = ls_executor_image(executor);
     ls_weights_rounding sums = {0};
@@ -396,7 +401,7 @@ static ls_status say_blocks(const ls_executor *executor, ls_comm *comm, const ls
 
 ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_weight_source *source,
                                  ls_weights_figures *figures) {
-    const bool alone = ls_team_size(sharers(executor)) == 1; /* no other rank has the same */
+    const bool alone = ls_team_size(sharers(executor)) == 1; /* no other rank has the same parts */
     if (source->left_out != NULL && ls_comm_rank(comm) == 0)
         ls_log("of the weights, %s are left out: the model does not have them", source->left_out);
     LS_TRY(ls_comm_agree(comm, alone ? ls_weights_fill(executor, source) : fill_own(executor, source)));
@@ -418,7 +423,7 @@ ls_status ls_weights_fill_shared(ls_executor *executor, ls_comm *comm, const ls_
 
 /* ---- numbers that are not finite ---- */
 
-/* Number i of elements of any type. */
+/* Element i of an array of any type, as a number. */
 static double number_at(const void *elements, ls_dtype dtype, int64_t i) {
     float decoded[LS_BLOCK_MOST_VALUES];
     const int64_t values = ls_dtype_values(dtype);
@@ -427,7 +432,7 @@ static double number_at(const void *elements, ls_dtype dtype, int64_t i) {
     return (double)decoded[i % values];
 }
 
-/* LS_INVALID names the first number of a part of a parameter that is not finite. */
+/* LS_INVALID names the first number that is not finite in a part of a parameter. */
 static ls_status check_finite(const ls_executor *executor, const ls_flat *flat, const ls_flat_piece *part,
                               const char *what) {
     const ls_image *image = ls_executor_image(executor);
@@ -452,7 +457,7 @@ static ls_status check_finite(const ls_executor *executor, const ls_flat *flat, 
     return ls_ok();
 }
 
-/* LS_INVALID names the first element that is not finite of what this rank holds. */
+/* LS_INVALID names the first element that is not finite among those that this rank holds. */
 static ls_status check_held(const ls_executor *executor, const char *what) {
     const ls_image *image = ls_executor_image(executor);
     for (int i = 0; i < image->n_flats; i++) {

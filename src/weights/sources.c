@@ -10,14 +10,14 @@
 typedef struct source_state {
     ls_weight_files *files; /* NULL: random */
     ls_weight_random rule;
-    _Atomic int64_t bytes_read; /* of the files */
+    _Atomic int64_t bytes_read; /* bytes read from the files */
     pthread_mutex_t lock;       /* protects rounding */
     ls_weights_rounding rounding;
 } source_state;
 
 /* ---- random numbers ---- */
 
-/* In (0, 1), both excluded, so that the logarithm is finite. */
+/* A number in (0, 1), without 0 and 1, so that its logarithm is finite. */
 static double to_unit(uint32_t word) { return ((double)word + 0.5) * 0x1p-32; }
 
 static void normal_pair(uint32_t a, uint32_t b, double deviation, double out[2]) {
@@ -47,7 +47,7 @@ static bool ends_with(const char *name, const char *suffix) {
     return length >= n && strcmp(name + length - n, suffix) == 0;
 }
 
-/* The row of the rule's table for the parameter; NULL: there is none. */
+/* The row of the rule's table for the parameter; NULL: none. */
 static const ls_weight_initial *find_initial(const ls_flat *flat, const ls_weight_random *rule) {
     for (const ls_weight_initial *row = rule->others; row != NULL && row->suffix != NULL; row++)
         if (ends_with(flat->name, row->suffix)) return row;
@@ -66,8 +66,8 @@ static void make_initial(const ls_flat *flat, const ls_weight_random *rule, cons
 
 /*
  * Norms and biases are constant. Numbers 4b .. 4b+3 of a parameter come from one Philox block (key: the seed; counter:
- * b and the parameter's name) by two Box-Muller pairs. Each number depends on (seed, name, index) only, so any range
- * can be made without the rest.
+ * b and the parameter's name) by two Box-Muller pairs. Each number depends only on (seed, name, index), so any range
+ * can be computed without the rest.
  */
 static void make_random(const ls_flat *flat, const ls_weight_random *rule, int64_t start, int64_t count, double *out) {
     const ls_weight_initial *initial = find_initial(flat, rule);
@@ -100,7 +100,10 @@ static ls_status read_random(void *context, const ls_flat *flat, int64_t start, 
 
 static int64_t bytes_read(void *context) { return atomic_load(&((source_state *)context)->bytes_read); }
 
-/* Numbers [start, start + count) of a parameter, of which a copy is compared; LS_INVALID: it differs. */
+/*
+ * Finds the tensor for numbers [start, start + count) of a parameter, and compares a copy with it; LS_INVALID: the copy
+ * differs.
+ */
 static ls_status find_part(source_state *state, const ls_flat *flat, int64_t start, int64_t count,
                            const ls_st_tensor **out) {
     const ls_st_tensor *t = ls_weight_files_of(state->files, flat);
@@ -112,7 +115,7 @@ static ls_status find_part(source_state *state, const ls_flat *flat, int64_t sta
     return ls_ok();
 }
 
-enum { NUMBERS = 4096 }; /* that are f32 at a time, between files and blocks */
+enum { NUMBERS = 4096 }; /* numbers converted at a time as f32, between files and blocks */
 
 static ls_weights_rounding rounding(void *context) {
     source_state *state = context;
@@ -122,7 +125,7 @@ static ls_weights_rounding rounding(void *context) {
     return sums;
 }
 
-/* Notes what became of at most NUMBERS numbers in blocks. */
+/* Adds up the rounding error of at most NUMBERS numbers in blocks. */
 static void note_rounding(source_state *state, const float *numbers, int64_t n, ls_dtype to, const void *blocks) {
     float decoded[NUMBERS];
     ls_weights_rounding sums = {.numbers = (double)n};
@@ -139,7 +142,7 @@ static void note_rounding(source_state *state, const float *numbers, int64_t n, 
     pthread_mutex_unlock(&state->lock);
 }
 
-/* n numbers, at most NUMBERS, become elements at number `at` of *out. */
+/* Converts n numbers, at most NUMBERS, to elements of *out, from number `at` on. */
 static void put_numbers(source_state *state, const float *numbers, int64_t n, ls_dtype to, int64_t at, void *out) {
     char *elements = (char *)out + ls_dtype_bytes(to) * (size_t)(at / ls_dtype_values(to));
     ls_weights_from_f32(numbers, n, to, elements);
@@ -149,7 +152,7 @@ static void put_numbers(source_state *state, const float *numbers, int64_t n, ls
 static ls_status convert_part(source_state *state, const ls_st_tensor *t, int64_t start, int64_t count, ls_dtype to,
                               void *out) {
     float block[NUMBERS];
-    /* From F64 to bf16 by way of f32, because parameters are also made from f32 masters. */
+    /* F64 becomes bf16 by way of f32, because parameters are also made from f32 masters. */
     if (!ls_dtype_is_block(to) && (t->dtype != LS_ST_F64 || to != LS_BF16))
         return ls_st_convert(t, start, count, to, out);
     for (int64_t i = 0; i < count; i += NUMBERS) {
@@ -160,7 +163,7 @@ static ls_status convert_part(source_state *state, const ls_st_tensor *t, int64_
     return ls_ok();
 }
 
-/* Of a matrix in few bytes: its blocks as they are, or its numbers in another type. */
+/* Converts a matrix in few bytes: copies its blocks, or converts its numbers to another type. */
 static void convert_stored(source_state *state, const ls_stored *stored, int64_t start, int64_t count, ls_dtype to,
                            void *out) {
     const int64_t values = ls_dtype_values(to), from = ls_dtype_values(ls_stored_dtype(stored));
@@ -192,7 +195,7 @@ static ls_status convert_files(void *context, const ls_flat *flat, int64_t start
     return ls_ok();
 }
 
-/* Of a parameter in blocks the numbers that these say. */
+/* Reads a parameter in blocks: the numbers that the blocks decode to. */
 static ls_status read_blocks(source_state *state, const ls_flat *flat, int64_t start, int64_t count, double *out) {
     const int64_t values = ls_dtype_values(flat->dtype);
     unsigned char block[LS_BLOCK_MOST_BYTES];
@@ -225,7 +228,7 @@ static void close_state(void *context) {
     free(state);
 }
 
-/* The source owns files, also when this fails. files NULL: random numbers. */
+/* The source owns files, also on failure. files NULL: random numbers. */
 static ls_status make_source(ls_weight_files *files, ls_weight_random rule, ls_weight_source *out) {
     source_state *state = malloc(sizeof *state);
     if (state == NULL) {
@@ -280,7 +283,7 @@ bool ls_weights_from_file(const ls_weight_source *source) { return source->bytes
 
 typedef struct composed {
     ls_weight_source base, own;
-    bool (*has)(const ls_flat *flat); /* `own` has the parameter */
+    bool (*has)(const ls_flat *flat); /* whether `own` has the parameter */
 } composed;
 
 static const ls_weight_source *source_of(const composed *c, const ls_flat *flat) {

@@ -1,6 +1,6 @@
 /*
- * Matrices in few bytes, as bitsandbytes (0.50), transformers (FP8 with blocks of scales) and MXFP4 checkpoints hold
- * them: one row for each form, with the names of its tensors, the check of them, and how a block is read.
+ * Matrices in few bytes, in the forms of bitsandbytes (0.50), transformers (FP8 with blocks of scales) and MXFP4
+ * checkpoints. Each form is one row, with the names of its tensors, their check, and how a block is read.
  */
 #include "weights/stored.h"
 
@@ -13,7 +13,7 @@
 
 enum { MOST_TENSORS = 6, MOST_NAME = 512, FP8_SIDE = 128 };
 
-/* The name of a tensor is that of the parameter, of which `cut` at the end is left out, and `end`. */
+/* How the name of a tensor is made from that of the parameter: `cut` is removed from its end, and `end` is appended. */
 typedef struct tensor_name {
     const char *cut, *end;
     bool optional;
@@ -22,7 +22,7 @@ typedef struct tensor_name {
 typedef struct form {
     const char *name;
     ls_dtype dtype;
-    tensor_name tensors[MOST_TENSORS]; /* the codes, that by which the form is known, others */
+    tensor_name tensors[MOST_TENSORS]; /* the codes; the tensor by which the form is recognised; others */
     ls_status (*check)(ls_stored *s);
     void (*block)(const ls_stored *s, int64_t i, unsigned char *block);
 } form;
@@ -30,20 +30,20 @@ typedef struct form {
 struct ls_stored {
     const form *form;
     char *name;
-    const char *path[MOST_TENSORS]; /* files, for errors */
+    const char *path[MOST_TENSORS]; /* paths of files, for errors */
     const ls_st_tensor *tensor[MOST_TENSORS];
     int64_t rows, columns;
-    int64_t each;           /* blocks that share a scale */
-    int64_t nested_each;    /* scales that share a scale */
-    float offset, map[256]; /* of nested scales */
-    int64_t scale_columns;  /* scales of a row; 0: one for all */
+    int64_t each;           /* number of blocks that share a scale */
+    int64_t nested_each;    /* number of scales that share a scale */
+    float offset, map[256]; /* for nested scales */
+    int64_t scale_columns;  /* scales per row; 0: one scale for all */
 };
 
 /* --- what the rows share ------------------------------------------------------------------------------------------ */
 
 static const unsigned char *bytes_of(const ls_stored *s, int tensor) { return s->tensor[tensor]->data; }
 
-/* Element i of a tensor of floating-point numbers, which lies anywhere. */
+/* Element i of a tensor of floating-point numbers, at any alignment. */
 static float number_in(const ls_stored *s, int tensor, int64_t i) {
     float x = NAN;
     const ls_status status = ls_st_convert(s->tensor[tensor], i, 1, LS_F32, &x);
@@ -53,7 +53,7 @@ static float number_in(const ls_stored *s, int tensor, int64_t i) {
 
 static void put_scale(unsigned char *block, int bytes, float scale) { memcpy(block + bytes, &scale, sizeof scale); }
 
-/* expected: what stands behind the word. */
+/* expected: the text after the word "expected". */
 LS_PRINTF(3, 4) static ls_status refuse(const ls_stored *s, int tensor, const char *expected, ...) {
     char what[200];
     va_list arguments;
@@ -219,7 +219,7 @@ static const form forms[] = {
     {"mxfp4", LS_MXFP4, {{"", "_blocks", false}, {"", "_scales", false}}, check_mxfp4, mxfp4_block},
 };
 
-/* The name of a form's tensor for a parameter; false: the parameter is called otherwise. */
+/* Writes the name of a form's tensor for a parameter; false: the parameter's name does not fit. */
 static bool name_of(const tensor_name *as, const char *parameter, char *out, size_t room) {
     const size_t n = strlen(parameter), cut = strlen(as->cut);
     if (n < cut || strcmp(parameter + n - cut, as->cut) != 0) return false;
