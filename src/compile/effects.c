@@ -105,8 +105,7 @@ void ls_declare_effects(const ls_builder *b) {
         p->kept = LS_NEW_ARRAY(image->arena, ls_kept, image->n_buffers + 1);
         for (int i = 0; i < image->n_buffers; i++) {
             const ls_buffer_kind kind = image->buffers[i].kind;
-            const bool hosts =
-                kind == LS_BUFFER_INPUT || kind == LS_BUFFER_TABLE; /* the host fills them for every program */
+            const bool hosts = kind == LS_BUFFER_INPUT || kind == LS_BUFFER_TABLE; /* filled for every program */
             if (image->buffers[i].program < 0 && hosts) declare(p, i, LS_EFFECT_READ);
         }
         for (int n = row->first_node; n < row->end_node; n++) declare_node(b, p, row, n);

@@ -45,8 +45,7 @@ static void lower_call(ls_builder *b, const ls_program_node *at) {
     for (int i = 0; i < node->n_in; i++) {
         const ls_operand operand = ls_lower_tensor(b, node->in[i]);
         const bool local = ls_is_local_id(b, at->of, i);
-        if (local && op->lookup.padded)
-            call.params = &not_padded; /* local ids already mark the ids that do not count */
+        if (local && op->lookup.padded) call.params = &not_padded; /* local ids mark what does not count */
         if (!ls_op_writes_input(op, i)) call.in[call.n_in++] = local ? ls_local_ids(b, at->of, operand) : operand;
     }
     for (int o = 0; o < node->n_out; o++) {

@@ -11,11 +11,10 @@
 #include "compile/redistribute/redistribute.h"
 
 enum {
-    BUCKET_BYTES = 16 << 20, /* of gradients: large enough that latency does not matter */
-    LEAST_BUCKETS = 4,       /* about as many in a small model, so that it can overlap too */
-    MANY_BUCKETS = 64,       /* where there would be more, buckets become larger instead, */
-    MOST_BUCKET_BYTES =
-        120 << 20, /* up to this size: a rank has slots for two of them and some more (reduce_scatter.c) */
+    BUCKET_BYTES = 16 << 20,       /* of gradients: large enough that latency does not matter */
+    LEAST_BUCKETS = 4,             /* about as many in a small model, so that it can overlap too */
+    MANY_BUCKETS = 64,             /* where there would be more, buckets become larger instead, */
+    MOST_BUCKET_BYTES = 120 << 20, /* up to this: a rank has slots for two of them, and some more (reduce_scatter.c) */
 };
 
 static int64_t in_units(int64_t elements) { return (int64_t)ls_round_up((size_t)elements, LS_FLAT_UNIT); }

@@ -191,8 +191,7 @@ static void place_space(ls_image *image, ls_space space, size_t plenty, const in
 }
 
 void ls_place(ls_image *image, size_t allowed) {
-    int *taker =
-        LS_NEW_ARRAY(image->arena, int, image->n_buffers + 1); /* by buffer: the buffer that takes over its bytes */
+    int *taker = LS_NEW_ARRAY(image->arena, int, image->n_buffers + 1); /* who takes over a buffer's bytes */
     size_t base[LS_SPACES];
     for (int i = 0; i < image->n_buffers; i++) taker[i] = -1;
     for (int p = 0; p < image->n_programs; p++) ls_find_lifetimes(image, p, taker);

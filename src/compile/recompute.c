@@ -44,8 +44,7 @@ static int owner_of(const ls_graph *g, ls_tensor t) {
  */
 static void find_fixed(candidates *c) {
     const ls_graph *g = c->g;
-    int *mixed =
-        LS_NEW_ARRAY(c->arena, int, g->forward_nodes + 1); /* number of nodes before node n that need other tokens */
+    int *mixed = LS_NEW_ARRAY(c->arena, int, g->forward_nodes + 1); /* by node: such nodes before it */
     for (int n = 0; n < g->forward_nodes; n++) {
         mixed[n + 1] = mixed[n] + (g->nodes[n].op->reach != LS_REACH_OWN ? 1 : 0);
     }
@@ -226,10 +225,9 @@ int ls_recompute_count(const ls_job *job) {
 typedef struct rewrite {
     const candidates *c;
     ls_graph *to;
-    int *moved; /* by node of the old graph: its number in the new one, as the backward pass sees it */
-    ls_tensor
-        *again; /* by tensor of the old graph: the tensor that the backward pass reads instead; id 0: the same one */
-    int *last_read; /* by storage tensor of the old graph: the last node that reads it */
+    int *moved;       /* by node of the old graph: its number in the new one, as the backward pass sees it */
+    ls_tensor *again; /* by tensor of the old graph: what the backward pass reads instead; id 0: itself */
+    int *last_read;   /* by storage tensor of the old graph: the last node that reads it */
 } rewrite;
 
 static void push_node(rewrite *r, const ls_node *node) {
@@ -349,8 +347,7 @@ static ls_graph *rewrite_graph(const candidates *c, ls_arena *arena) {
     LS_ASSERT(to->tensors != NULL); /* there is at least the empty tensor */
     for (int n = 0; n < g->n_nodes; n++)
         for (int i = 0; i < g->nodes[n].n_in; i++) r.last_read[ls_graph_tensor(g, g->nodes[n].in[i])->storage.id] = n;
-    int turn =
-        g->n_nodes; /* the node before which the results for all nodes up to the next mixing one are made again */
+    int turn = g->n_nodes; /* the node before which results are made again, see find_turn */
     for (int n = 0; n < g->n_nodes; n++) {
         ls_node node = g->nodes[n];
         const bool backward = n >= g->forward_nodes;

@@ -190,8 +190,7 @@ static bool fit(const ls_builder *b, const touches *all, run_of_tiles *run) {
     run->of.tile = b->target->saving.tile_rows != 0 ? b->target->saving.tile_rows : ls_tile_choose(&tiles, rows, bytes);
     if (run->of.tile >= rows || least < 2) return false;
     run->of.most = ls_min(run->of.tile, rows);
-    if (ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE) !=
-        0) { /* along these axes ranks exchange the losses of each tile */
+    if (ls_mesh_axes(&b->target->mesh, LS_AXIS_FEATURE) != 0) { /* there, a tile's losses are exchanged */
         run->of.even = ls_min(ls_ceil_div(rows, run->of.tile), least);
         run->of.most = ls_ceil_div(rows, run->of.even);
     }

@@ -5,8 +5,7 @@ static void lower_permute(ls_builder *b, const ls_program_node *at) {
     const ls_graph *g = b->job->graph;
     const ls_node *node = ls_graph_node(b, at);
     const ls_operand x = ls_lower_tensor(b, node->in[0]), y = ls_lower_tensor(b, node->out[0]);
-    const int merged = ls_graph_tensor(g, node->in[0])->shape.ndim -
-                       x.view.ndim; /* 1 in a tile, where batch and sequence are one dimension */
+    const int merged = ls_graph_tensor(g, node->in[0])->shape.ndim - x.view.ndim; /* in a tile: batch and sequence */
     ls_operand turned = x;
     ls_node_dims dims;
     ls_node_dims_find(g, node, &dims);

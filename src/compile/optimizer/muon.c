@@ -172,8 +172,7 @@ static void update_matrices(ls_builder *b, int first, int n, ls_operand sums) {
     const ls_group *g = &b->packing->groups[first];
     const ls_shape *shape = &b->image->flats[g->first].shape;
     const int64_t size[] = {shape->dim[0].size, shape->dim[1].size};
-    const int ranks =
-        b->packing->cut->state ? ls_team_size(&b->image->owners) : 1; /* ranks that have pieces of a matrix */
+    const int ranks = b->packing->cut->state ? ls_team_size(&b->image->owners) : 1; /* ranks with pieces of it */
     const int64_t piece = g->count / g->n_buckets / ranks;
     const ls_parts matrices = even_parts(b, ranks, 1), elements = even_parts(b, ranks, piece);
     ls_operand mine = ls_build_private(b, LS_BUFFER_GRADIENT, "directions", b->image->dtype, 3,
