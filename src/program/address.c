@@ -49,7 +49,7 @@ ls_uses ls_uses_find(const ls_program *p, ls_arena *arena) {
     return uses;
 }
 
-/* Of an end, the use of that generation; -1: it has none. */
+/* The use of that generation at an end of a channel; -1: the end has none. */
 static int use_at(const ls_uses *uses, const ls_program *p, int channel, ls_channel_side side, uint64_t generation) {
     if (channel < 0 || channel >= p->n_channels) return -1;
     if (generation < 1 || generation > p->channels[channel].uses[side]) return -1;

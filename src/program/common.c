@@ -8,7 +8,7 @@ static int first_owner(const ls_team *owners, int rank) {
     return ls_team_member(owners, rank, -ls_team_place(owners, rank));
 }
 
-/* The ranks of the host of a rank: from the return value on, up to *past. */
+/* The ranks of a rank's host: from the return value to *past - 1. */
 static int host_of(int ranks, int host_ranks, int rank, int *past) {
     const int each = host_ranks > 1 ? host_ranks : 1, first = rank / each * each;
     *past = each < ranks - first ? first + each : ranks;
@@ -31,7 +31,7 @@ ls_sharers ls_image_sharers(const ls_image *image, int rank) {
 int ls_least_sharers(const ls_mesh *mesh, const ls_team *owners, int host_ranks) {
     const int ranks = ls_mesh_ranks(mesh);
     ls_arena *scratch = ls_arena_create();
-    int *count = LS_NEW_ARRAY(scratch, int, ranks); /* by first owner: of the host */
+    int *count = LS_NEW_ARRAY(scratch, int, ranks); /* by first owner: its ranks on the host */
     int least = ls_team_size(owners);
     for (int first = 0, past; first < ranks; first = past) {
         host_of(ranks, host_ranks, first, &past);

@@ -6,20 +6,20 @@
 #include <math.h>
 
 /*
- * Of one core of a host of this kind, docs/performance.md: the attention kernels, where long sequences spend nearly all
- * their time; kernels bound by memory; puts between processes.
+ * Rates of one core of a typical host (docs/performance.md): of the attention kernels, in which long sequences spend
+ * nearly all their time; of kernels bound by memory; of puts between processes.
  */
 static const struct {
     double f64_flops;  /* the reference kernels */
-    double recurrence; /* the rate of linear recurrences, which compute in f32, as a part of that of f32 products */
+    double recurrence; /* the rate of linear recurrences, which compute in f32, as a fraction of that of f32 products */
     double memory, bandwidth, latency;
 } nominal = {.f64_flops = 1e9, .recurrence = 0.7, .memory = 1.5e10, .bandwidth = 8e9, .latency = 2e-6};
 
-/* Flops per second of kernels that may need these features. The last row that an instruction set allows is taken. */
+/* Flops per second of kernels that may use these features. The last row that an instruction set allows is used. */
 typedef struct nominal_flops {
     ls_features needs;
     double f32, bf16;
-    double bf16_matmul; /* oneDNN, with AMX where it is */
+    double bf16_matmul; /* oneDNN, with AMX if the processor has it */
     double bf16_attention[LS_DIRECTIONS];
 } nominal_flops;
 
@@ -44,8 +44,8 @@ static ls_core_rates everywhere(double flops) {
 }
 
 /*
- * Of a GPU of the kind of an H100 SXM, docs/performance.md: what was published of it and of kernels on it; half of that
- * where nothing is known of ours. A byte of a put is read and written.
+ * Rates of a GPU such as an H100 SXM (docs/performance.md): published rates of the GPU and of kernels on it; half of
+ * them for kernels of ours that were not measured. A byte of a put is read and written.
  */
 static const struct {
     double memory, cache_memory, cache, recurrence, peer, link, latency, overhead;
@@ -121,7 +121,10 @@ ls_rates ls_rates_on(const ls_host *host, ls_dtype dtype, int threads) {
                       .hides = host->devices > 0};
 }
 
-/* A byte takes no less from memory than from a cache. */
+/*
+ * The cost with memory faster by the factor; a byte from memory never costs less than one from a cache, nor more than
+ * before.
+ */
 static ls_byte_cost relieved(ls_byte_cost cost, double factor) {
     return (ls_byte_cost){cost.near, fmin(cost.far, fmax(cost.near, cost.far * factor))};
 }
@@ -151,7 +154,7 @@ ls_rates ls_rates_sharing(const ls_host *host, ls_dtype dtype, int ranks) {
     return rates;
 }
 
-/* Every doubling of the cores that share a call costs as the first. */
+/* Every doubling of the cores that share a call has the same cost `split`. */
 ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores) {
     if (cores > 1) cores /= pow(1 + rates->split, log2(cores));
     ls_core_rates all = {.matmul = rates->matmul * cores, .split = rates->split};
@@ -167,7 +170,9 @@ ls_core_rates ls_core_rates_of(const ls_core_rates *rates, double cores) {
 }
 
 double ls_attention_flops(int direction, double D, double E) {
-    /* the logit, and what a value adds; of the gradient the logit again, dq and dk, and the weight's gradient and dv */
+    /*
+     * forward: the logit and the product with the value; backward: the logit again, dq, dk, the weight's gradient, dv
+     */
     return direction == LS_BACKWARD ? 6 * D + 4 * E : 2 * D + 2 * E;
 }
 
@@ -192,8 +197,8 @@ static double bytes_seconds(const ls_byte_cost *cost, double bytes, double far) 
 }
 
 /*
- * The rate is that of operands in a cache: what comes from memory is packed before it is multiplied, and waited for,
- * unless it is hidden. Where nobody knows what does, it is taken to be.
+ * The rate of products is for operands in a cache. Operands from memory are packed before they are multiplied, and this
+ * takes additional time unless it is hidden; it counts as hidden if it is not known which operands come from memory.
  */
 static double product_seconds(const ls_instr *instr, double moved, double far, const ls_rates *rates) {
     const double seconds = instr->flops / rates->core.matmul;
@@ -201,13 +206,15 @@ static double product_seconds(const ls_instr *instr, double moved, double far, c
     return fmax(seconds + far * rates->core.bytes[LS_KERNEL_ADD].far, moved);
 }
 
-/* Of a copy or a put: where a side is in several pieces, each is a copy of its own. */
+/* The additional time of a copy or a put if one side is in several pieces: each piece is then a copy of its own. */
 static double pieces_seconds(const ls_operand *from, const ls_operand *to, const ls_rates *rates) {
     const double most = fmax(ls_operand_pieces(from), ls_operand_pieces(to));
     return most > 1 ? rates->piece * most : 0;
 }
 
-/* A flop of plain loops, in flops of attention: some 2 GFLOP/s of a core that attends with 100. */
+/*
+ * The cost of a flop in plain loops, in flops of attention: about 2 GFLOP/s on a core that computes attention with 100.
+ */
 #define PLAIN_FLOP 50
 
 static double kernel_seconds(const ls_instr *instr, double far, const ls_rates *rates) {

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* Blocks of all arenas: how much had been brought into the cache when each was touched last. */
+/* By block of each arena: how many bytes had been brought into the cache when the block was last touched. */
 typedef struct traffic {
     const ls_image *image;
     double *seen[LS_SPACES];
@@ -12,7 +12,7 @@ typedef struct traffic {
     double brought, cache;
 } traffic;
 
-/* Whether an operand before it is the same bytes. */
+/* Whether an earlier operand is the same bytes. */
 static bool is_repeated(const ls_instr *instr, const ls_operand *o) {
     for (int i = 0; i < ls_instr_operands(instr); i++) {
         const ls_operand *other = ls_instr_access_at(instr, i).operand;
@@ -24,7 +24,7 @@ static bool is_repeated(const ls_instr *instr, const ls_operand *o) {
     return false;
 }
 
-/* Whether only the rows that the ids name are touched. */
+/* Whether the operand is a table of which only the rows for the ids are touched. */
 static bool is_table(const ls_instr *instr, const ls_operand *o) {
     const unsigned table = ls_contracts[instr->kernel->id].table;
     for (int i = 0; i < instr->n_in; i++)
@@ -42,13 +42,13 @@ double ls_instr_touched(const ls_instr *instr, const ls_operand *o) {
     return fmin(bytes, bytes / (double)ls_max(1, o->view.size[0]) * ids);
 }
 
-/* Bytes of the operand that are far; they are near from now on. */
+/* Bytes of the operand that are far; from now on they are near. */
 static double touch(traffic *t, const ls_instr *instr, const ls_operand *o) {
     const double bytes = ls_instr_touched(instr, o);
     if (bytes == 0) return 0;
     const ls_buffer *b = &t->image->buffers[o->buffer];
     const ls_range range = ls_operand_extent(o, b->offset).range;
-    /* What a put writes is another rank's: nothing may lie there in this rank's heap, which may be smaller. */
+    /* A put writes into another rank's memory: this rank's heap may be smaller and have no such bytes. */
     if (range.offset + range.length > t->image->bytes[b->space]) return bytes;
     double *seen = t->seen[b->space];
     const size_t block = t->block[b->space], first = range.offset / block,
@@ -75,7 +75,7 @@ double *ls_program_far(const ls_image *image, int program, double cache, ls_aren
         t.seen[s] = LS_NEW_ARRAY(arena, double, blocks);
         for (size_t i = 0; i < blocks; i++) t.seen[s][i] = -INFINITY;
     }
-    for (int run = 0; run < 2; run++) { /* the first leaves the caches as the second finds them */
+    for (int run = 0; run < 2; run++) { /* the first run brings the caches into the state that the second finds */
         for (int i = 0; i < p->n_instrs; i++) {
             const ls_instr *instr = &p->instrs[i];
             far[i] = 0;

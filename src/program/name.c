@@ -26,7 +26,7 @@ uint64_t ls_name_begin(const ls_view *read) {
     return hash | 1;
 }
 
-/* Even, like every part, so that no sum is 0. */
+/* Parts are even and a begun name is odd, so a name is never 0. */
 uint64_t ls_name_part(int key, const ls_range *written, const ls_range *read) {
     return mix(mix_shape((uint64_t)key, written), read->offset - written->offset) << 1;
 }
@@ -44,7 +44,7 @@ uint64_t ls_name_in_place(const ls_view *read, uint64_t transfer, size_t behind)
 }
 
 bool ls_range_covers(const ls_range *whole, const ls_range *part) {
-    if (ls_range_is_flat(whole)) /* the same, sooner */
+    if (ls_range_is_flat(whole)) /* the same result, faster */
         return whole->offset <= part->offset && ls_range_end(part) <= whole->offset + whole->length;
     if (memcmp(whole, part, sizeof *whole) == 0) return true;
     return ls_range_bytes(whole) == ls_range_end(whole) - whole->offset && whole->offset <= part->offset &&

@@ -1,4 +1,4 @@
-/* Operands: parts and shapes of them, the bytes that they are on one rank, and on all ranks of a class at once. */
+/* Operands: their parts and shapes, and their bytes on one rank and on all ranks of a class at once. */
 #include "program/program.h"
 
 double ls_operand_pieces(const ls_operand *operand) {
@@ -66,7 +66,7 @@ size_t ls_extent_end(const ls_image *image, const ls_extent *extent) {
     return ls_range_end(&extent->range) + image->displacements[extent->displacement].most;
 }
 
-/* The most that the terms from number t on add. */
+/* The most that terms t, t + 1, .. add. */
 static size_t most_of_rest(const ls_image *image, const ls_displacement *d, int t) {
     size_t most = 0;
     for (; t < d->n; t++) most += (size_t)(ls_team_size(&image->teams[d->term[t].team]) - 1) * d->term[t].bytes;
@@ -74,9 +74,9 @@ static size_t most_of_rest(const ls_image *image, const ls_displacement *d, int 
 }
 
 /*
- * Whether on every rank two extents lie in different steps of one term: the first term in which their displacements
- * differ differs in the shift alone, and either extent, with the terms behind it, fits into a step wherever that
- * begins.
+ * Whether on every rank two extents lie in different steps of one term. The first term in which their displacements
+ * differ must differ in the shift alone, and each extent, with the terms after this one, must fit into one step
+ * wherever the step begins.
  */
 static bool are_steps_apart(const ls_image *image, const ls_extent *a, const ls_extent *b) {
     const ls_displacement *x = &image->displacements[a->displacement], *y = &image->displacements[b->displacement];
@@ -91,7 +91,10 @@ static bool are_steps_apart(const ls_image *image, const ls_extent *a, const ls_
            ls_range_end(&b->range) + most_of_rest(image, y, t + 1) <= a->range.offset + step;
 }
 
-/* The least distance between pieces of a range; 0: it has one piece, or distances that are no multiples of it. */
+/*
+ * The least distance between pieces of a range; 0: the range has one piece, or its other distances are not multiples of
+ * the least.
+ */
 static size_t period_of(const ls_range *range) {
     size_t least = 0;
     for (int d = 0; d < LS_RANGE_DIMS; d++) {
@@ -104,15 +107,15 @@ static size_t period_of(const ls_range *range) {
     return least;
 }
 
-/* Where the pieces of an extent lie in periods that begin at `start`: all in the same place. */
+/* The place of an extent's pieces within the periods that begin at `start`, which is the same for all pieces. */
 static ls_extent in_period(const ls_extent *extent, size_t start, size_t period) {
     const size_t offset = start + (extent->range.offset - start) % period;
     return (ls_extent){ls_range_flat(offset, extent->range.length), extent->displacement};
 }
 
 /*
- * Whether two extents, of which at least one has pieces at equal distances, lie in different places of these periods on
- * every rank: in no period can they meet.
+ * Whether two extents, at least one of which has pieces at equal distances, lie at different places within these
+ * periods on every rank: then they meet in no period.
  */
 static bool are_apart_in_periods(const ls_image *image, const ls_extent *a, const ls_extent *b) {
     const size_t x = period_of(&a->range), y = period_of(&b->range), period = x > 0 ? x : y;

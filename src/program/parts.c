@@ -1,4 +1,4 @@
-/* Which elements of a parameter a rank has, where axes of heads and features cut it. */
+/* Which elements of a parameter a rank has if axes of heads and features cut it. */
 #include "program/parts.h"
 
 int64_t ls_flat_part(const ls_image *image, const ls_flat *flat, int rank) {
@@ -59,7 +59,7 @@ bool ls_flat_next(ls_flat_runs *r) {
     const ls_flat_run run = ls_flat_run_of(r->image, r->flat, r->rank, r->run.whole, count);
     r->run.whole = run.whole;
     r->run.part.count = run.part.count;
-    r->done -= count - run.part.count; /* what is left of the bucket's part comes next */
+    r->done -= count - run.part.count; /* the rest of the bucket's part comes next */
     return true;
 }
 

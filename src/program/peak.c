@@ -17,11 +17,11 @@ static size_t live_bytes(const ls_image *image, ls_space space, int program, int
     return sum;
 }
 
-/* The peak of one program above `always` bytes that are live throughout, where it is higher than the one known. */
+/* Replaces *peak by the peak of one program if that is higher. always: bytes that are live throughout. */
 static void raise_peak(const ls_image *image, ls_space space, int program, size_t always, ls_peak *peak) {
     const int n = image->programs[program].n_instrs;
     ls_arena *arena = ls_arena_create();
-    int64_t *change = LS_NEW_ARRAY(arena, int64_t, n + 1); /* of live bytes, before each instruction */
+    int64_t *change = LS_NEW_ARRAY(arena, int64_t, n + 1); /* change of live bytes before each instruction */
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
         if (b->space != space || b->program != program || b->first < 0) continue;

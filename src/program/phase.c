@@ -25,12 +25,12 @@ bool ls_phases_equal(const ls_image *a, const ls_image *b) {
 typedef struct walk {
     const ls_image *image;
     bool *taken; /* by row of the table */
-    int *way;    /* by program: the row by which the search came to it; -1: it did not */
-    int *queue;  /* programs that the search has come to, nearest first */
+    int *way;    /* by program: the row by which the search reached it; -1: not reached */
+    int *queue;  /* programs that the search has reached, nearest first */
     int *list;
     int n;
     size_t room;
-    int64_t instrs; /* of the list */
+    int64_t instrs; /* instructions of all programs in the list */
 } walk;
 
 static void go_to(walk *w, ls_arena *arena, int program) {
@@ -38,10 +38,7 @@ static void go_to(walk *w, ls_arena *arena, int program) {
     w->instrs += w->image->programs[program].n_instrs;
 }
 
-/*
- * The row that is not yet taken and begins at the program, before all others one that leads back to it; -1: there is
- * none.
- */
+/* A row from the program that is not taken yet, preferably one that leads back to the program; -1: there is none. */
 static int next_row(const walk *w, int program) {
     int found = -1;
     for (int i = 0; i < w->image->n_phases; i++) {
@@ -54,7 +51,7 @@ static int next_row(const walk *w, int program) {
 }
 
 /*
- * The nearest program, from the last of the list on, at which such a row begins; -1: there is none. `way` leads to it.
+ * The program nearest to the last of the list from which a row is not taken yet; -1: there is none. `way` leads to it.
  */
 static int nearest_open(walk *w) {
     const ls_image *image = w->image;
@@ -75,7 +72,7 @@ static int nearest_open(walk *w) {
     return -1;
 }
 
-/* Goes to a program that the search has found. */
+/* Appends the way to a program that the search has found. */
 static void follow(walk *w, ls_arena *arena, int program) {
     const int row = w->way[program];
     if (row < 0) return;
@@ -89,9 +86,9 @@ static walk walk_from(const ls_image *image, int first, ls_arena *arena) {
               .way = LS_NEW_ARRAY(arena, int, image->n_programs),
               .queue = LS_NEW_ARRAY(arena, int, image->n_programs)};
     go_to(&w, arena, first);
-    for (int i = 0; i < image->n_phases;
-         i++) /* where it begins makes no difference to a program: nothing ran before it */
-        w.taken[i] = image->phases[i].from == LS_FIRST;
+    /* Rows of first programs count as taken: which program is first makes no difference, since nothing ran before it.
+     */
+    for (int i = 0; i < image->n_phases; i++) w.taken[i] = image->phases[i].from == LS_FIRST;
     for (int at = nearest_open(&w); at >= 0; at = nearest_open(&w)) {
         follow(&w, arena, at);
         const int row = next_row(&w, at);
@@ -101,7 +98,9 @@ static walk walk_from(const ls_image *image, int first, ls_arena *arena) {
     return w;
 }
 
-/* A row that the walk has not taken, or a first program that it does not hold; -1: there is none. */
+/*
+ * A row that the walk has not taken, or the row of a possible first program that is not in the walk; -1: there is none.
+ */
 static int left_out(const walk *w) {
     for (int i = 0; i < w->image->n_phases; i++) {
         bool held = w->taken[i] && w->image->phases[i].from != LS_FIRST;
@@ -112,7 +111,7 @@ static int left_out(const walk *w) {
     return -1;
 }
 
-/* Of the walks from each program that may be first the shortest that leaves nothing out, else any. */
+/* Tries a walk from each program that may be first. The shortest one that leaves nothing out; if there is none, any. */
 static walk best_walk(const ls_image *image, ls_arena *arena) {
     walk best = {.image = image};
     bool whole = false;

@@ -1,15 +1,16 @@
 /*
- * A program as a page to read. Behind the head stand the states of what persists, as the program needs and leaves them:
+ * A program as a page for readers. After the head come the states of persistent buffers, as the program needs and
+ * leaves them:
  *
  *   states  NAME needed → left · ...
  *
- * without an arrow where it leaves what it has found, and without inputs and tables, which the host sets. Then one
- * instruction is one line:
+ * without an arrow if it leaves the state that it found, and without inputs and tables, which the host sets. Then there
+ * is one line for each instruction:
  *
  *   NUMBER  QUEUE  OP  inputs → outputs   [rank R "channel" gen G]   [after N, put N done, ...]
  *
- * Operands print as name[sizes], with +offset where they begin inside their buffer, and @R where they lie in the heap
- * of rank R.
+ * Operands print as name[sizes], with +offset if they begin inside their buffer, and @R if they lie in the heap of rank
+ * R.
  */
 #include "program/program.h"
 
@@ -22,7 +23,7 @@ static void print_bytes(FILE *out, size_t bytes) {
     fputs(ls_bytes_text((double)bytes, text), out);
 }
 
-/* The parameter that begins at an element of the flat space and has that many elements, or NULL. */
+/* The parameter that begins at element `start` of the flat space and has `count` elements, or NULL. */
 static const ls_flat *flat_at(const ls_image *image, int64_t start, int64_t count) {
     for (int i = 0; i < image->n_flats; i++) {
         if (image->flats[i].start == start && image->flats[i].count == count) return &image->flats[i];
@@ -37,7 +38,9 @@ typedef struct program_page {
     int rank;
 } program_page;
 
-/* Of a buffer with many parameters, or their gradients, the parameter's own name says more. */
+/*
+ * Prints the name of the operand's buffer; if the buffer has many parameters or gradients, the name of the parameter.
+ */
 static void print_name(const program_page *page, const ls_operand *o, FILE *out) {
     const ls_image *image = page->image;
     const ls_buffer *b = &image->buffers[o->buffer];
@@ -92,7 +95,7 @@ static void print_put(const program_page *page, const ls_instr *instr, FILE *out
     print_word(page, instr, out);
 }
 
-/* What only sets a word or awaits one. */
+/* Prints an instruction that only sets or awaits a word. */
 static void print_plain(const program_page *page, const ls_instr *instr, FILE *out) {
     const ls_operand *subject = ls_instr_subject(instr);
     if (subject != NULL) {
@@ -118,7 +121,7 @@ static void print_after(const ls_instr *instr, FILE *out) {
     }
 }
 
-/* Of each buffer that programs leave to each other. */
+/* Prints the states of each buffer that programs leave to each other. */
 static void print_states(const ls_image *image, const ls_program *p, FILE *out) {
     const char *between = "states  ";
     for (int i = 0; i < image->n_buffers; i++) {

@@ -71,7 +71,7 @@ ls_operand ls_image_part(const ls_image *image, const char *name, const ls_flat_
     return ls_operand_slice(binding->operand, 0, at, part->count);
 }
 
-/* The bound tensor in which the values of bucket k lie. */
+/* The name of the bound tensor in which the values of bucket k lie. */
 static const char *values_of_bucket(const ls_image *image, int k) {
     return k >= image->n_typed_pieces     ? LS_BIND_KEPT
            : k >= image->n_trained_pieces ? LS_BIND_FROZEN

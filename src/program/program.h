@@ -1,6 +1,6 @@
 /*
- * program: what one rank executes, and what can be said of it before it runs. Other folders include this header alone;
- * it includes the headers of the parts.
+ * program: what one rank executes, and what can be said about it before it runs. Other folders include only this
+ * header, which includes the headers of the parts.
  */
 #ifndef LS_PROGRAM_H
 #define LS_PROGRAM_H

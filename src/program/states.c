@@ -18,7 +18,10 @@ const ls_effect_traits ls_effect_traits_of[LS_EFFECTS] = {
     [LS_EFFECT_FINISH] = {"adds to and then changes", ZERO | SUM, SET},
 };
 
-/* Before the first program: what the host has written is set (inputs again before every program), the rest is zero. */
+/*
+ * States before the first program: buffers that the host has written are set (inputs again before every program), all
+ * others are zero.
+ */
 static const unsigned at_first[LS_BUFFER_KINDS] = {
     [LS_BUFFER_INPUT] = SET,     [LS_BUFFER_TABLE] = SET,     [LS_BUFFER_PARAMETER] = SET,
     [LS_BUFFER_OPTIMIZER] = SET, [LS_BUFFER_GRADIENT] = ZERO, [LS_BUFFER_OUTPUT] = ZERO,
@@ -47,14 +50,14 @@ typedef struct written {
     ls_range range;
 } written;
 
-/* What has been seen of a program's accesses to a persistent buffer. */
+/* What a program's accesses to a persistent buffer have shown so far. */
 typedef struct seen {
     bool found;       /* it reads bytes that it has not written */
-    bool perhaps;     /* it reads bytes that no single write of its own covers: perhaps what it found */
+    bool perhaps;     /* it reads bytes that no single write of its own covers: perhaps bytes that it found */
     bool writes;      /* it writes */
-    bool overwrites;  /* it writes without reading first, other than zeros over all of it */
-    bool cleared;     /* its last write was that of zeros over all of it */
-    ls_intervals set; /* of writes */
+    bool overwrites;  /* it writes without reading first, and not zeros over the whole buffer */
+    bool cleared;     /* its last write was zeros over the whole buffer */
+    ls_intervals set; /* its writes */
 } seen;
 
 typedef struct looking {
@@ -65,7 +68,7 @@ typedef struct looking {
     ls_interval_list near;
 } looking;
 
-/* Of earlier writes: whether one covers the range; *meets: whether any has a byte of it. */
+/* Whether an earlier write covers the range; *meets: whether any overlaps it. */
 static bool is_covered(looking *l, seen *s, const ls_range *range, bool *meets) {
     *meets = false;
     ls_intervals_find(&s->set, range->offset, ls_range_end(range), &l->near);
@@ -113,7 +116,7 @@ static void look_at(looking *l, const ls_instr *instr, bool writes) {
 
 /* The effects that a program with these accesses may declare, as bits; never 0. */
 static unsigned effects_of(const seen *s, ls_buffer_kind kind) {
-    const bool hosts = kind == LS_BUFFER_INPUT || kind == LS_BUFFER_TABLE; /* set for all, whoever reads it */
+    const bool hosts = kind == LS_BUFFER_INPUT || kind == LS_BUFFER_TABLE; /* set by the host for every program */
     if (!s->writes && !s->perhaps) return 1u << LS_EFFECT_NONE | (hosts ? 1u << LS_EFFECT_READ : 0);
     if (!s->writes) return 1u << LS_EFFECT_READ | (s->found ? 1u << LS_EFFECT_ADD : 0); /* or it adds nothing */
     if (s->cleared) return 1u << (s->found ? LS_EFFECT_TAKE : LS_EFFECT_MAKE);
@@ -173,7 +176,7 @@ static unsigned found_along(const ls_image *image, const ends *e, const ls_phase
     return clears ? ZERO : left;
 }
 
-/* Adds what the second program of a row leaves; whether that was new. */
+/* Adds the states that the second program of a row leaves; returns whether any is new. */
 static bool carry(const ls_image *image, const ends *e, const ls_phase *row) {
     bool grew = false;
     for (int b = 0; b < image->n_buffers; b++) {

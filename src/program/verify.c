@@ -1,9 +1,9 @@
-/* See verify.h. The play of all queues: what runs next, until nothing does. */
+/* The play of all queues (verify.h): executes whatever can run next, until nothing can. */
 #include "program/verify.h"
 
 #include "program/verify_impl.h"
 
-/* What persists is what the program is to leave. */
+/* Checks that persistent buffers hold the values that the program must leave. */
 static void check_left(ls_play *p, int rank) {
     const ls_image *image = p->rank[rank].image;
     const int program = ls_play_index(&p->rank[rank]);
@@ -17,7 +17,7 @@ static void check_left(ls_play *p, int rank) {
     }
 }
 
-/* A rank whose queues are all through goes on to the next program, knowing what they knew. */
+/* A rank whose queues have all ended goes on to the next program, with the clocks of all its queues joined. */
 static ls_status advance(ls_play *p, int rank, bool *moved) {
     ls_play_rank *r = &p->rank[rank];
     if (r->stage == r->stages) return ls_ok();

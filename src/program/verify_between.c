@@ -1,4 +1,4 @@
-/* What the classes of ranks say of the channels between them: both ends of each must agree (verify_local.h). */
+/* Compares the channels between classes: the two ends of each channel must agree (verify_local.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static ls_status compare_frames(const ls_class_proof *a, const ls_class_proof *b
     return ls_ok();
 }
 
-/* Whether each of the two ends has the other one's rank as its peer, wherever in the class that is. */
+/* Whether each of the two ends has the other end's rank as its peer, for every rank of the class. */
 static bool they_meet(const ls_class_proof *a, const ls_channel_end *x, const ls_class_proof *b,
                       const ls_channel_end *y) {
     const ls_team *team = &a->teams[x->peer.team];
@@ -30,7 +30,7 @@ static bool they_meet(const ls_class_proof *a, const ls_channel_end *x, const ls
            y->peer.shift == ls_team_back(team, x->peer.shift);
 }
 
-/* An end of a channel of a class, against the other end in the class of its peer. */
+/* Compares an end of a channel of one class with the other end in the class of its peer. */
 static ls_status compare_ends(const ls_class_proof *a, const ls_class_proof *b, int program, int channel, int side) {
     const ls_program_ends *here = &a->programs[program], *there = &b->programs[program];
     const ls_channel_end *x = &here->ends[channel][side];
@@ -46,7 +46,7 @@ static ls_status compare_ends(const ls_class_proof *a, const ls_class_proof *b, 
                     b->rank, here->name, here->channel[channel], what);
 }
 
-/* The classes of the ranks that a peer of a class can be. */
+/* The classes of all ranks that are this peer of some rank of a class. */
 typedef struct reach {
     ls_peer peer;
     int *classes;

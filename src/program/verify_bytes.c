@@ -1,6 +1,6 @@
 /*
- * Histories of bytes. An entry is dropped when a later write covers it: whoever is ordered after that write is ordered
- * after the entry too.
+ * Histories of accesses to bytes. An access is dropped when a later write covers it: everything that is ordered after
+ * the write is also ordered after the access.
  */
 #include "program/verify_impl.h"
 
@@ -44,22 +44,27 @@ static ls_status race(const ls_bytes *bytes, const ls_access *earlier, const ls_
 }
 
 /*
- * Accesses of this rank are compared for all ranks of its class; with another rank's, the bytes that they are on this
- * one.
+ * Whether two accesses overlap. Two accesses by this rank are compared for all ranks of its class; an access by another
+ * rank is compared by its bytes on this rank.
  */
 static bool meet(const ls_bytes *bytes, const ls_access *a, const ls_access *b) {
     const bool own = a->start.rank == bytes->rank && b->start.rank == bytes->rank;
     return own ? ls_extents_meet(bytes->image, &a->extent, &b->extent) : ls_range_overlap(&a->range, &b->range);
 }
 
-/* Of two accesses of this rank, on all ranks of its class: names do not depend on the rank. */
+/*
+ * Whether the later access covers the earlier one; for two accesses by this rank on all ranks of its class, since names
+ * do not depend on the rank.
+ */
 static bool covers(const ls_bytes *bytes, const ls_access *later, const ls_access *earlier) {
     const bool own = later->start.rank == bytes->rank && earlier->start.rank == bytes->rank;
     return own ? ls_extent_covers(bytes->image, &later->extent, &earlier->extent)
                : ls_range_covers(&later->range, &earlier->range);
 }
 
-/* Whether whoever is ordered after `later` is ordered after the earlier access too, and need not ask about it. */
+/*
+ * Whether everything that is ordered after `later` is also ordered after the earlier access, which can then be dropped.
+ */
 static bool replaces(const ls_bytes *bytes, const ls_access *later, const ls_access *earlier) {
     return later->n_end > 0 && (later->writes || !earlier->writes) && later->place.from <= earlier->place.from &&
            earlier->place.past <= later->place.past && (later->writes || later->start.queue == earlier->start.queue) &&
@@ -80,7 +85,7 @@ static void forget(ls_bytes *bytes, ls_intervals *history, ls_access *access) {
     bytes->free_accesses = access;
 }
 
-/* Into the history, in the place of an access of the same extent that it replaces, if there is one. */
+/* Adds an access to the history, in place of an access with the same extent that it replaces, if there is one. */
 static ls_access *keep(ls_bytes *bytes, ls_intervals *history, ls_access access, ls_access *in_place) {
     ls_access *kept = in_place != NULL ? in_place : new_access(bytes);
     if (in_place != NULL) access.place = in_place->place;

@@ -1,10 +1,10 @@
-/* What each queue of the play has seen of every other: vector clocks. */
+/* Vector clocks: what each queue of the play has seen of every other queue. */
 #include "program/verify_impl.h"
 
 #include <string.h>
 
 struct ls_moment {
-    ls_moment *next; /* of the free ones */
+    ls_moment *next; /* the next free one */
     uint32_t clock[];
 };
 
@@ -12,7 +12,7 @@ void ls_clock_join(const ls_play *p, uint32_t *into, const uint32_t *from) {
     for (int q = 0; q < p->queues; q++) into[q] = from[q] > into[q] ? from[q] : into[q];
 }
 
-/* The instruction of this queue at whose end it is past the given one, or -1: never. */
+/* The first instruction of this queue that is not before the given one in the list; -1: there is none. */
 static int reached_at(const ls_play_rank *r, int queue, int instr) {
     const ls_program *program = ls_play_program(r);
     for (int i = instr; i < program->n_instrs; i++) {
@@ -33,7 +33,7 @@ void ls_clock_remember(ls_play *p, ls_play_queue *q) {
 
 void ls_clock_learn(ls_play *p, int rank, int queue, ls_after after) {
     ls_play_rank *r = &p->rank[rank];
-    if (after.queue == queue) return; /* a put of its own, of which it knows */
+    if (after.queue == queue) return; /* a put of its own queue, which it knows */
     ls_play_queue *other = &r->queue[after.queue];
     const int at = reached_at(r, after.queue, after.instr);
     ls_moment *m = other->moments[at];

@@ -1,4 +1,4 @@
-/* What a proof says to those of other classes, in few numbers (verify_local.h). */
+/* A proof as a few numbers, which are compared with those of other classes (verify_local.h). */
 #include <string.h>
 
 #include "program/verify_local_impl.h"
@@ -18,7 +18,7 @@ static uint64_t hash_of_frame(const ls_class_proof *proof) {
     return hash;
 }
 
-/* All uses of a channel from one rank to another, as one of them knows them. */
+/* A hash of all uses of a channel from one rank to another, as one of the two has them. */
 static uint64_t hash_of_end(int program, int channel, const ls_program_ends *ends, int sender, int receiver,
                             const ls_channel_end *end) {
     const char *name = ends->channel[channel];

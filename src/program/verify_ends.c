@@ -1,4 +1,4 @@
-/* The ends of a class's channels, as its proof notes them (verify_local.h). */
+/* The ends of a class's channels, as its proof records them (verify_local.h). */
 #include "program/instr.h"
 #include "program/verify_local_impl.h"
 
@@ -28,7 +28,7 @@ ls_class_proof *ls_class_proof_make(const ls_image *image, int rank, ls_arena *a
     return proof;
 }
 
-/* The form of a slot or block, which both ends know; where it lies, one of them tells the other. */
+/* A hash of the form of a slot or block, which both ends know. Its offset is not included: one end tells the other. */
 static uint64_t hash_of_form(const ls_operand *o, size_t counted) {
     if (ls_operand_is_empty(o)) return 1;
     const ls_range range = ls_view_range(&o->view, 0);
@@ -36,7 +36,7 @@ static uint64_t hash_of_form(const ls_operand *o, size_t counted) {
     return ls_hash_bytes(key, sizeof key);
 }
 
-/* kind: of what sets the word. */
+/* kind: of the instruction that sets the word. */
 static void add(uint64_t *hash, ls_instr_kind kind, const ls_instr *instr, uint64_t form) {
     const uint64_t key[] = {*hash,
                             kind,
@@ -49,8 +49,8 @@ static void add(uint64_t *hash, ls_instr_kind kind, const ls_instr *instr, uint6
 }
 
 /*
- * PUT and RECEIVE say what is transferred, LEASE and BORROW what is read. Of the words that say "free", only who sets
- * them and when is said.
+ * PUT and RECEIVE add what is transferred, LEASE and BORROW what is read. For the words "free", only the kind of
+ * instruction that sets them and the epoch are added.
  */
 void ls_channel_end_note(ls_channel_end *end, const ls_instr *instr) {
     const ls_instr_traits *t = ls_traits(instr);

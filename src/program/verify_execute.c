@@ -5,8 +5,8 @@
 #include <limits.h>
 
 /*
- * A queue has waited until the puts of a queue up to that instruction were done: their sources have been read, as of
- * `at`.
+ * A queue has waited until the puts of queue `of` up to that instruction were done: at `at` their sources have been
+ * read.
  */
 static void settle(ls_play *p, ls_point at, int queue, int of, int instr) {
     ls_play_rank *r = &p->rank[at.rank];
@@ -16,7 +16,7 @@ static void settle(ls_play *p, ls_point at, int queue, int of, int instr) {
         ls_access_seen(q->puts[*settled], at);
 }
 
-/* What the instruction reads, and has just touched, is there. */
+/* Checks the value of an operand that the instruction reads and has just touched. */
 static void check_value(ls_play *p, int rank, const ls_operand *o, ls_point at) {
     if (ls_operand_is_empty(o) || o->value == 0) return;
     ls_play_expect(p, rank, o->buffer, ls_name_begin(&o->view), o->value, at);
@@ -30,7 +30,7 @@ static ls_status touch(ls_play *p, int rank, const ls_operand *o, bool writes, l
     return ls_bytes_touch(&p->bytes[rank], o, writes, at, clock, open, out);
 }
 
-/* Bytes of another rank, where they lie. */
+/* Reads bytes of another rank in place. */
 static ls_status read_in_place(ls_play *p, int rank, int queue, const ls_operand *o, ls_point at) {
     const uint32_t *clock = p->rank[rank].queue[queue].clock;
     if (ls_operand_is_empty(o)) return ls_ok();
@@ -45,7 +45,7 @@ static ls_status read_in_place(ls_play *p, int rank, int queue, const ls_operand
     return ls_ok();
 }
 
-/* What the instruction reads, in this rank's memory or in place. */
+/* Does the instruction's reads, in this rank's memory or in place. */
 static ls_status read(ls_play *p, int rank, int queue, const ls_instr *instr, ls_point at) {
     for (int k = 0; k < ls_instr_accesses(instr); k++) {
         const ls_instr_access access = ls_instr_access_at(instr, k);
@@ -61,7 +61,7 @@ static ls_status read(ls_play *p, int rank, int queue, const ls_instr *instr, ls
     return ls_ok();
 }
 
-/* What it writes in this rank's memory. */
+/* Does the instruction's writes in this rank's memory. */
 static ls_status write(ls_play *p, int rank, int queue, const ls_instr *instr, ls_point at) {
     for (int k = 0; k < ls_instr_accesses(instr); k++) {
         const ls_instr_access access = ls_instr_access_at(instr, k);
@@ -72,7 +72,7 @@ static ls_status write(ls_play *p, int rank, int queue, const ls_instr *instr, l
     return ls_ok();
 }
 
-/* A put lands where its receive says. */
+/* A put writes where its receive says. */
 static ls_status land(ls_play *p, int rank, int queue, const ls_instr *instr, ls_point at, ls_access **out) {
     const ls_image *image = p->rank[rank].image;
     const int peer = ls_peer_rank(image, instr->peer, rank);
@@ -123,7 +123,7 @@ static ls_status execute(ls_play *p, int rank, int queue) {
     return ls_traits(instr)->sets ? ls_play_post(p, rank, queue, NULL, NULL) : ls_ok();
 }
 
-/* Executes the head of a queue when nothing holds it up. */
+/* Executes the head of a queue if it may start. */
 static ls_status step(ls_play *p, int rank, int queue, bool *moved) {
     ls_play_rank *r = &p->rank[rank];
     ls_play_queue *q = &r->queue[queue];
@@ -132,7 +132,7 @@ static ls_status step(ls_play *p, int rank, int queue, bool *moved) {
     for (int i = 0; i < instr->n_after; i++) {
         if (instr->after[i].instr > r->queue[instr->after[i].queue].done) return ls_ok();
     }
-    const bool first = r->runs[ls_play_index(r)] == 0; /* what does not depend on the play is asked once */
+    const bool first = r->runs[ls_play_index(r)] == 0; /* what does not depend on the play is checked once */
     const char *unsound = first ? ls_instr_unsound(r->image, instr) : NULL;
     if (unsound != NULL) return ls_play_fault(p, ls_play_point(p, rank, queue), unsound);
     bool came = !ls_traits(instr)->awaits;
@@ -172,11 +172,11 @@ ls_status ls_play_host_writes(ls_play *p, int rank) {
                          .key = -1,
                          .queue = queue,
                          .tick = clock[queue]};
-    for (int q = 0; q < p->queues_each; q++) settle(p, at, LS_COMPUTE, q, INT_MAX); /* all are done */
+    for (int q = 0; q < p->queues_each; q++) settle(p, at, LS_COMPUTE, q, INT_MAX); /* all puts are done */
     for (int i = 0; i < r->image->n_buffers; i++) {
         const ls_buffer *b = &r->image->buffers[i];
         if (b->program >= 0 || b->kind != LS_BUFFER_INPUT) continue;
-        const int64_t pairs = (int64_t)b->bytes / 2; /* of bytes: no element is smaller */
+        const int64_t pairs = (int64_t)b->bytes / 2; /* BF16: 2 bytes, the smallest element */
         const ls_operand whole = ls_operand_dense(i, 0, LS_BF16, 1, &pairs);
         LS_TRY(touch(p, rank, &whole, true, at, clock, false, NULL));
     }

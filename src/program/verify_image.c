@@ -1,6 +1,6 @@
 /*
- * What can be said of an image before its programs run: where its buffers and words lie, and what the host has of them.
- * Both verifiers ask.
+ * Checks of an image before its programs run: where its buffers and words lie, and which of them the host accesses.
+ * Both verifiers use them.
  */
 #include "program/verify_impl.h"
 
@@ -10,8 +10,8 @@ static ls_status buffer_fault(int rank, const ls_buffer *b, const char *where) {
 }
 
 /*
- * A buffer lies in its arena, and one that persists apart from all others that do: what the host writes there no
- * program has a name for.
+ * Checks that a buffer lies in its arena, and that persistent buffers do not overlap: programs have no names for what
+ * the host writes there.
  */
 static ls_status check_buffers(const ls_image *image, int rank, ls_arena *arena) {
     ls_intervals persistent[LS_SPACES] = {0};
@@ -19,7 +19,7 @@ static ls_status check_buffers(const ls_image *image, int rank, ls_arena *arena)
     ls_interval *places = LS_NEW_ARRAY(arena, ls_interval, image->n_buffers + 1);
     for (int i = 0; i < image->n_buffers; i++) {
         const ls_buffer *b = &image->buffers[i];
-        const bool untouched = b->program >= 0 && b->first < 0; /* by this rank, so that it has no place here */
+        const bool untouched = b->program >= 0 && b->first < 0; /* by this rank: it has no place here */
         if (b->bytes == 0 || untouched) continue;
         if (b->bytes > image->bytes[b->space] || b->offset > image->bytes[b->space] - b->bytes)
             return buffer_fault(rank, b, "its arena has ended");
@@ -32,7 +32,7 @@ static ls_status check_buffers(const ls_image *image, int rank, ls_arena *arena)
     return ls_ok();
 }
 
-/* No two words are one, and each is one of those that the world has for the rank. */
+/* Checks that no two channels share a word, and that each word is one of the image's. */
 static ls_status check_words(const ls_image *image, int rank, ls_arena *arena) {
     bool *taken = LS_NEW_ARRAY(arena, bool, image->words + 1);
     for (int p = 0; p < image->n_programs; p++) {
@@ -50,7 +50,7 @@ static ls_status check_words(const ls_image *image, int rank, ls_arena *arena) {
     return ls_ok();
 }
 
-/* What the host reads and writes lies in buffers that persist. */
+/* Whether an operand that the host accesses is empty or lies in a persistent buffer. */
 static bool is_bound(const ls_image *image, const ls_operand *o) {
     return ls_operand_is_empty(o) || (image->buffers[o->buffer].program < 0 && ls_operand_is_inside(image, o));
 }

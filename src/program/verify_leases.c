@@ -1,7 +1,9 @@
-/* Blocks of other ranks that are read where they lie: leased and read. */
+/* Blocks of other ranks that are leased and read in place. */
 #include "program/verify_impl.h"
 
-/* Another block may be leased over the same channel while the last one is still read: the copy queue runs ahead. */
+/*
+ * A block may be leased over a channel while the last one over it is still being read, since the copy queue runs ahead.
+ */
 void ls_lease_begin(ls_leases *leases, ls_arena *arena, ls_lease lease) {
     for (int i = 0; i < leases->n; i++) {
         const ls_lease *l = &leases->list[i];
@@ -19,7 +21,7 @@ static ls_status refused(const ls_bytes *owner, ls_point at, const char *why) {
                     owner->image->programs[at.program].name, at.instr, at.op, why);
 }
 
-/* Whether someone has written to the bytes after they were leased. */
+/* Whether the bytes have been written after they were leased. */
 static bool written_since(const ls_bytes *owner, uint64_t order) {
     for (int i = 0; i < owner->near.n; i++) {
         const ls_access *a = (const ls_access *)owner->near.item[i];

@@ -1,4 +1,6 @@
-/* See verify_local.h. One class by itself: its queues run with peers that do whatever they may. */
+/*
+ * Proves one class by itself (verify_local.h): its queues run with peers that may do anything that they are allowed to.
+ */
 #include "program/verify_local.h"
 
 #include <string.h>
@@ -11,27 +13,27 @@
 
 /* One transfer over a channel, as this rank knows it. */
 typedef struct use {
-    int received;      /* the receive that awaits it: what the peer may write; -1: none */
-    ls_access *window; /* the peer's access while the window is open; NULL: it is not, or has no bytes */
+    int received;      /* the receive that awaits it, whose slot the peer may write; -1: none */
+    ls_access *window; /* the peer's access while the window is open; NULL: the window is closed, or has no bytes */
 } use;
 
 /* An end of a channel (ls_instr_end). */
 typedef struct end_state {
     ls_peer peer;
-    uint64_t sets, awaits; /* so far */
+    uint64_t sets, awaits; /* number so far */
     int set;               /* the last instruction that set a word */
     ls_point awaited;      /* the last await */
 } end_state;
 
 typedef struct queue_state {
     uint32_t *clock;  /* what this queue has seen of each queue */
-    ls_epoch awaited; /* the latest of the awaits that come before the next instruction */
-    ls_access **puts; /* sources, in the order of the puts */
+    ls_epoch awaited; /* the latest epoch of the awaits that come before the next instruction */
+    ls_access **puts; /* accesses to sources of puts, in the order of the puts */
     int n_puts;
-    int *settled; /* by queue: so many of that queue's puts are known to be done */
+    int *settled; /* by queue: the number of that queue's puts that are known to be done */
 } queue_state;
 
-/* The heap of a peer, as far as it is read in place. */
+/* The heap of a peer that is read in place. */
 typedef struct peer_memory {
     ls_peer peer;
     ls_bytes bytes;
@@ -46,7 +48,7 @@ typedef struct proving {
     ls_cursor cursor;
     int queues;
     queue_state *queue;
-    uint32_t *seen;    /* by instruction and queue: what its queue had seen after it */
+    uint32_t *seen;    /* by instruction and queue: what the instruction's queue had seen after it */
     ls_epoch *awaited; /* by instruction: queue_state.awaited after it */
     ls_bytes bytes;
     peer_memory **peers;
@@ -55,7 +57,7 @@ typedef struct proving {
     use **uses;                        /* by end and generation - 1 */
     end_state *ends;                   /* by end */
     ls_channel_end (*noted)[LS_SIDES]; /* by channel */
-    ls_status value; /* the first read that does not find its value: told when nothing explains it better */
+    ls_status value; /* the first read that does not find its value: reported if nothing explains the failure better */
 } proving;
 
 static ls_point point_of(const proving *p, int i) {
@@ -73,7 +75,7 @@ static ls_status fault(const proving *p, int i, const char *what) {
     return ls_instr_fault(p->image, p->index, p->rank, i, what);
 }
 
-/* Whether the queue has seen the end of what happened there. */
+/* Whether the queue has seen the end of the instruction at that point. */
 static bool has_seen(const queue_state *q, const ls_point *point) { return q->clock[point->queue] >= point->tick; }
 
 static use *use_of(const proving *p, const ls_instr *instr) {
@@ -82,7 +84,8 @@ static use *use_of(const proving *p, const ls_instr *instr) {
 
 /* --- epochs ----------------------------------------------------------------------------------------------- */
 
-/* Notes of each use of a channel what it receives; every communicating instruction must be about a use that there is.
+/*
+ * Records the receive of each use of a channel; checks that every communicating instruction belongs to an existing use.
  */
 static ls_status find_uses(const proving *p) {
     const ls_program *program = p->program;
@@ -97,7 +100,7 @@ static ls_status find_uses(const proving *p) {
     return ls_ok();
 }
 
-/* That of an await which comes before all others, so that any word may be set after it. */
+/* An epoch before all others, after which any word may be set. */
 static const ls_epoch NO_EPOCH = {-1, -1, -1};
 
 static ls_epoch later(ls_epoch a, ls_epoch b) { return ls_epoch_compare(a, b) < 0 ? b : a; }
@@ -121,8 +124,8 @@ static ls_status touch(proving *p, const ls_operand *o, bool writes, ls_point at
 }
 
 /*
- * In the memory of its peer, which is taken to be laid out like this rank's own: what lies in one block of a
- * peer and what in another does not depend on where they lie.
+ * Touches an operand in the memory of its peer. The peer's memory is assumed to be laid out like this rank's own: which
+ * bytes are in which block of the peer does not depend on where the blocks lie.
  */
 static ls_status touch_there(proving *p, peer_memory *there, const ls_operand *o, bool writes, ls_point at) {
     const ls_range range = ls_operand_range(p->image, o, p->rank);
@@ -167,7 +170,7 @@ static ls_status write(proving *p, const ls_instr *instr, ls_point at) {
 
 /* --- transfers -------------------------------------------------------------------------------------------- */
 
-/* The peer may write what it will put, which is what the receive awaits (ls_prove_between). */
+/* Opens the window in which the peer may write. It writes the bytes that the receive awaits (ls_prove_between). */
 static ls_status grant(proving *p, const ls_instr *instr, ls_point at) {
     use *u = use_of(p, instr);
     if (u->received < 0) return fault(p, at.instr, "nothing is received in the slot that it grants");
@@ -212,7 +215,7 @@ static ls_status borrow(proving *p, const ls_instr *instr, ls_point at) {
     return ls_ok();
 }
 
-/* The peer no longer accesses what this rank has granted or leased. */
+/* Closes the window: the peer no longer accesses what this rank has granted or leased. */
 static ls_status close_window(proving *p, const ls_instr *instr, ls_point at) {
     use *u = use_of(p, instr);
     if (u->window != NULL) ls_access_seen(u->window, at);
@@ -220,7 +223,7 @@ static ls_status close_window(proving *p, const ls_instr *instr, ls_point at) {
     return ls_ok();
 }
 
-/* What a kind does beside what its accesses say: before them, or after. */
+/* What a kind of instruction does besides its accesses, before or after them. */
 typedef ls_status (*rule)(proving *p, const ls_instr *instr, ls_point at);
 static const struct {
     rule before, after;
@@ -231,8 +234,8 @@ static const struct {
 };
 
 /*
- * A word is set after the last await at its end: what opens a use after that of the use before, else after that
- * of the same use.
+ * Checks that a word is set after the last await at its end: if the instruction opens a use, after the await of the
+ * previous use; else after that of the same use.
  */
 static ls_status check_set(const proving *p, const end_state *end, int i) {
     const ls_instr *instr = &p->program->instrs[i];
@@ -245,7 +248,10 @@ static ls_status check_set(const proving *p, const end_state *end, int i) {
     return ls_ok();
 }
 
-/* The turn of a communicating instruction at its end of the channel; and what it says is noted for the other end. */
+/*
+ * Checks that a communicating instruction has its turn at its end of the channel, and records it for the comparison
+ * with the other end.
+ */
 static ls_status take_turn(proving *p, const ls_instr *instr, ls_point at) {
     const bool sets = ls_traits(instr)->sets;
     end_state *end = &p->ends[ls_instr_end(instr)];
@@ -267,7 +273,7 @@ static ls_status take_turn(proving *p, const ls_instr *instr, ls_point at) {
 
 /* --- running the queues ----------------------------------------------------------------------------------- */
 
-/* The queue knows that the puts of a queue up to that instruction are done. */
+/* The queue at `at` knows that the puts of another queue up to that instruction are done. */
 static void settle(proving *p, ls_point at, const ls_after *after) {
     const queue_state *of = &p->queue[after->queue];
     int *settled = &p->queue[at.queue].settled[after->queue];
@@ -275,14 +281,14 @@ static void settle(proving *p, ls_point at, const ls_after *after) {
         ls_access_seen(of->puts[*settled], at);
 }
 
-/* The queue learns what was known after an instruction that has been executed. */
+/* The queue learns what was known after an executed instruction. */
 static void learn_from(proving *p, queue_state *q, int instr) {
     for (int i = 0; i < p->queues; i++)
         q->clock[i] = (uint32_t)ls_max(q->clock[i], p->seen[(size_t)instr * (size_t)p->queues + (size_t)i]);
     q->awaited = later(q->awaited, p->awaited[instr]);
 }
 
-/* The queue learns what another one had seen when it was past that instruction. */
+/* The queue learns what another queue had seen when it was past that instruction. */
 static void learn(proving *p, queue_state *q, const ls_after *after) {
     int passed = after->instr;
     while (p->program->instrs[passed].queue != after->queue) passed++;
@@ -290,9 +296,9 @@ static void learn(proving *p, queue_state *q, const ls_after *after) {
 }
 
 /*
- * The peer sets a word only after its last await there, of what this rank has set before. So an await comes
- * after the last instruction that sets a word at its end: what closes a use after what opened it, else after
- * the end of the use before.
+ * The peer sets a word only after its own last await, of a word that this rank has set before. So an await comes after
+ * the last instruction that sets a word at its end: if it closes a use, after the instruction that opened the use; else
+ * after the one that ended the previous use. Returns how many times the end must have set its word.
  */
 static uint64_t sets_before(const ls_instr *instr) {
     return ls_traits(instr)->awaits ? instr->generation - !ls_traits(instr)->closes : 0;
@@ -311,7 +317,7 @@ static ls_status execute(proving *p, int i) {
         if (instr->after[k].done) settle(p, at, &instr->after[k]);
     if (instr->kind != LS_INSTR_KERNEL) LS_TRY(take_turn(p, instr, at));
     if (rules[instr->kind].before != NULL) LS_TRY(rules[instr->kind].before(p, instr, at));
-    if (instr->kind != LS_INSTR_PUT) { /* what a put reads, it reads until it is done */
+    if (instr->kind != LS_INSTR_PUT) { /* a put reads its source until it is done */
         LS_TRY(read(p, instr, at));
         LS_TRY(write(p, instr, at));
     }
@@ -328,7 +334,7 @@ static bool may_start(const proving *p, int queue) {
     return (sets == 0 || p->ends[ls_instr_end(instr)].sets >= sets) && ls_cursor_may_start(&p->cursor, queue);
 }
 
-/* A put may be done as soon as it is executed; who relies on it learns so by `after`. */
+/* A put may be done as soon as it is executed; instructions that rely on this wait for it with `after`. */
 static ls_status run_queues(proving *p) {
     for (bool moved = true; moved;) {
         moved = false;
@@ -346,7 +352,7 @@ static ls_status run_queues(proving *p) {
     return ls_ok();
 }
 
-/* The program is closed, and leaves what it is to leave. */
+/* Checks that the program is closed and leaves the values that it must leave. */
 static ls_status check_end(proving *p) {
     for (int e = 0; e < LS_SIDES * p->program->n_channels; e++) {
         const ls_channel *channel = &p->program->channels[e / LS_SIDES];

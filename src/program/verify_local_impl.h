@@ -1,6 +1,6 @@
 /*
- * What is kept of a class that was proved: the ends of its channels (verify_ends.c). Shared by verify_local.c, which
- * notes them, and verify_between.c, which compares.
+ * What is kept of a class that was proved: the ends of its channels (verify_ends.c). verify_local.c records them,
+ * verify_between.c compares them.
  */
 #ifndef LS_PROGRAM_VERIFY_LOCAL_IMPL_H
 #define LS_PROGRAM_VERIFY_LOCAL_IMPL_H
@@ -8,8 +8,8 @@
 #include "program/verify_local.h"
 
 /*
- * One end of a channel as a class has it: the peer at the other end, and what the class says of each use, as hashes
- * over all uses of what "data" and "free" words say. The class at the other end must say the same.
+ * One end of a channel of a class: the peer at the other end, and hashes over all uses of the channel: of what its
+ * "data" word announces and of what its "free" word announces. The class at the other end must have the same hashes.
  */
 typedef struct ls_channel_end {
     bool used;
@@ -21,7 +21,7 @@ typedef struct ls_program_ends {
     const char *name;
     const char **channel;             /* names */
     ls_channel_end (*ends)[LS_SIDES]; /* by channel */
-    int *word;                        /* by channel: the word that says "data"; the next one says "free" */
+    int *word;                        /* by channel: the word "data"; the next one is "free" */
     int n_channels;
 } ls_program_ends;
 
@@ -35,9 +35,9 @@ struct ls_class_proof {
     int n_phases;
 };
 
-/* A proof without anything noted yet. */
+/* A proof in which nothing is recorded yet. */
 ls_class_proof *ls_class_proof_make(const ls_image *image, int rank, ls_arena *arena);
-/* Adds what a communicating instruction says to its end of the channel. Uses of each end come in order. */
+/* Adds a communicating instruction to its end of the channel. Uses of each end come in order. */
 void ls_channel_end_note(ls_channel_end *end, const ls_instr *instr);
 
 #endif

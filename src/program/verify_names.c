@@ -15,7 +15,7 @@ static ls_status another_value(const ls_bytes *bytes, int buffer, ls_point at, c
                     bytes->image->buffers[buffer].name, why, writer);
 }
 
-/* A write of this rank to the buffer itself, in the present program. */
+/* Whether the access is a write of this rank to this buffer in the current program. */
 static bool is_part(const ls_bytes *bytes, const ls_access *access, int buffer) {
     return access->writes && access->order > bytes->began && access->buffer == buffer &&
            access->start.rank == bytes->rank;
@@ -24,15 +24,15 @@ static bool is_part(const ls_bytes *bytes, const ls_access *access, int buffer) 
 static ls_access *near(const ls_bytes *bytes, int i) { return (ls_access *)bytes->near.item[i]; }
 
 /*
- * Moves the parts to near[0 .. returned) and the other writes behind them: those that share bytes with what is asked
- * about.
+ * Moves to the front of `near` the writes that share bytes with the current query: first the parts of the value, whose
+ * number is returned, then the other writes.
  */
 static int find_parts(ls_bytes *bytes, int buffer) {
     int n = 0, parts = 0;
     for (int i = 0; i < bytes->near.n; i++) {
         ls_interval *item = bytes->near.item[i];
         const ls_access *a = (const ls_access *)item;
-        /* What a peer puts into a slot of this rank is the receive's write: no value of its own. */
+        /* A peer's put into a slot of this rank counts as the write of the receive: it is no value of its own. */
         if (a->opened && a->start.rank == bytes->rank) continue;
         const bool part = is_part(bytes, a, buffer);
         const bool meets = part ? ls_extents_meet(bytes->image, &a->extent, &bytes->asked_extent)
@@ -47,7 +47,10 @@ static int find_parts(ls_bytes *bytes, int buffer) {
     return parts;
 }
 
-/* A write that is no part but meets the range, and is not followed by every part that it meets; or NULL. */
+/*
+ * A write that is no part of the value but overlaps the range, and that is not followed by every part that it overlaps;
+ * or NULL.
+ */
 static const ls_access *intruder(const ls_bytes *bytes, int buffer, int parts) {
     const bool persistent = bytes->image->buffers[buffer].program < 0;
     for (int k = parts; k < bytes->near.n; k++) {
@@ -61,7 +64,7 @@ static const ls_access *intruder(const ls_bytes *bytes, int buffer, int parts) {
 }
 
 /*
- * Of two parts that meet in another order than that of emission, the one that is too late; NULL: there are none. Parts
+ * The later of two overlapping parts that happened in another order than that of emission; NULL: there are none. Parts
  * are ordered by their starts, as they were found.
  */
 static const ls_access *disorder(const ls_bytes *bytes, int parts) {

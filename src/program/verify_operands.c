@@ -1,4 +1,4 @@
-/* What can be said of one instruction by itself: whether its operands are sound. Both verifiers ask. */
+/* Checks of one instruction by itself: whether its operands are sound. Both verifiers use them. */
 #include "program/in_place.h"
 #include "program/verify_impl.h"
 
@@ -23,14 +23,17 @@ static bool shares_bytes(const ls_image *image, const ls_operand *a, const ls_op
     return x->space == y->space && x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
 }
 
-/* A kernel's results lie apart from its other operands but where it works in place; and its scratch is its own. */
+/*
+ * The results of a kernel must not overlap its other operands, except where it works in place; its workspace must not
+ * overlap any.
+ */
 static const char *find_clash(const ls_image *image, const ls_instr *instr) {
     for (int i = 0; i < ls_instr_operands(instr); i++) {
         const int other = i < instr->n_in ? i : LS_KERNEL_INPUTS + i - instr->n_in;
         const ls_operand *o = ls_instr_access_at(instr, i).operand;
         if (shares_bytes(image, o, instr->workspace)) return "an operand lies in its workspace";
         for (int k = 0; k < instr->n_out; k++) {
-            const bool earlier = i >= instr->n_in && i - instr->n_in >= k; /* of two outputs the later one is asked */
+            const bool earlier = i >= instr->n_in && i - instr->n_in >= k; /* two outputs are compared once */
             if (!earlier && ls_instr_sharing(image, instr, k, other) == LS_CLASH)
                 return "two of its operands share bytes";
         }
@@ -38,7 +41,7 @@ static const char *find_clash(const ls_image *image, const ls_instr *instr) {
     return NULL;
 }
 
-/* What others access lies in the heap; what is put has as many bytes as its slot. */
+/* Operands that other ranks access must lie in the heap; a put must have as many bytes as its slot. */
 static const char *find_mismatch(const ls_image *image, const ls_instr *instr) {
     const ls_instr_traits *t = ls_traits(instr);
     const ls_operand *subject = ls_instr_subject(instr);
@@ -50,8 +53,7 @@ static const char *find_mismatch(const ls_image *image, const ls_instr *instr) {
     return NULL;
 }
 
-/* A put of counted rows reads their number, and it and its receive are about whole rows that lie one behind the other.
- */
+/* A put of counted rows must read their number; it and its receive must have whole, consecutive rows. */
 static const char *find_miscount(const ls_image *image, const ls_instr *instr) {
     const bool puts = instr->kind == LS_INSTR_PUT, counts = puts && instr->n_in > 1;
     if (instr->kind == LS_INSTR_KERNEL) return NULL;
@@ -71,8 +73,8 @@ static const char *find_miscount(const ls_image *image, const ls_instr *instr) {
 }
 
 /*
- * Operands in another rank's memory: of the heap, and of kernels that read them or the subject of what says that they
- * may be read.
+ * Operands in another rank's memory must be in the heap. They must be inputs of kernels, or the subject of the borrow
+ * or return of their block.
  */
 static const char *find_misuse(const ls_image *image, const ls_instr *instr) {
     const bool in_place = ls_traits(instr)->in_place;
@@ -89,7 +91,7 @@ static const char *find_misuse(const ls_image *image, const ls_instr *instr) {
     return NULL;
 }
 
-/* Memory of the host is for what goes there and comes back, and for nothing else. */
+/* Memory of the host may be accessed only by offloads and fetches. */
 static const char *find_stray(const ls_image *image, const ls_instr *instr) {
     const ls_kernel_id kernel = instr->kind == LS_INSTR_KERNEL ? instr->kernel->id : LS_KERNEL_NONE;
     for (int i = 0; i < ls_instr_operands(instr); i++) {
@@ -103,7 +105,7 @@ static const char *find_stray(const ls_image *image, const ls_instr *instr) {
     return NULL;
 }
 
-/* What ranks have in common, no program changes. */
+/* No program may change memory that ranks have in common. */
 static const char *find_change(const ls_image *image, const ls_instr *instr) {
     for (int i = 0; i < ls_instr_accesses(instr); i++) {
         const ls_instr_access access = ls_instr_access_at(instr, i);

@@ -1,4 +1,4 @@
-/* A play from its set-up to the beginning of each program. */
+/* Sets up a play, and begins each program in it. */
 #include "program/phase.h"
 #include "program/states.h"
 #include "program/verify_impl.h"

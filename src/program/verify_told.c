@@ -1,4 +1,4 @@
-/* What a peer tells of an instruction, and an instruction's fault. */
+/* What the peer tells about an instruction's use, and the error for an instruction. */
 #include "program/verify_impl.h"
 
 ls_status ls_play_fault(const ls_play *p, ls_point at, const char *what) {

@@ -1,21 +1,21 @@
 /*
- * Words of the play: what puts and signals set, and what waits learn from it. A message is on its way from the moment
- * it is posted until the wait that it is for takes it.
+ * Words of the play: what puts and signals set, and what waits learn from them. A message is pending from the moment
+ * when it is posted until its wait takes it.
  */
 #include "program/verify_impl.h"
 
 #include <string.h>
 
 struct ls_message {
-    ls_message *next; /* of the free ones */
+    ls_message *next; /* the next free one */
     uint64_t generation;
-    ls_access *put; /* the bytes that it announces, or NULL */
+    ls_access *put; /* the access of a put to the bytes that it announces, or NULL */
     ls_access *source;
-    ls_range slot;  /* of a plain signal: the bytes handed over, leased or given back */
-    uint64_t order; /* of the sender's accesses to its bytes */
+    ls_range slot;  /* of a plain signal: the bytes granted, leased or returned */
+    uint64_t order; /* number of the sender's accesses to its bytes so far */
     int sender;
     uint64_t transfer;  /* name of what a put carries */
-    ls_instr_kind kind; /* that set the word */
+    ls_instr_kind kind; /* of the instruction that set the word */
     uint32_t clock[];
 };
 
@@ -37,8 +37,8 @@ static ls_message *new_message(ls_play *p) {
 }
 
 /*
- * What a plain signal is about, in the memory where it lies: a block that is given back lies where its owner
- * leased it.
+ * The bytes that are the subject of a plain signal, in the memory in which they lie: a returned block lies where its
+ * owner leased it.
  */
 static ls_range announced(const ls_play *p, int rank, const ls_instr *instr) {
     const ls_image *image = p->rank[rank].image;
@@ -51,7 +51,7 @@ static ls_range announced(const ls_play *p, int rank, const ls_instr *instr) {
 }
 
 /*
- * Sets the peer's word: it must be the next generation, and the rank must know that the last one has been awaited
+ * Sets the peer's word. The generation must be the next one, and the rank must know that the last one has been awaited
  * (instr.h).
  */
 ls_status ls_play_post(ls_play *p, int rank, int queue, ls_access *put, ls_access *source) {
@@ -83,7 +83,7 @@ ls_status ls_play_post(ls_play *p, int rank, int queue, ls_access *put, ls_acces
 
 static bool same_bytes(const ls_range *a, const ls_range *b) { return memcmp(a, b, sizeof *a) == 0; }
 
-/* The owner says that a block may be read: from this wait on. */
+/* From this wait on the block may be read, as its owner has said. */
 static ls_status borrow(ls_play *p, int rank, ls_point at, const ls_message *m) {
     const ls_instr *instr = &ls_play_program(&p->rank[rank])->instrs[at.instr];
     const ls_instr *leases = ls_play_told(p, rank, instr);
@@ -104,7 +104,7 @@ static ls_status borrow(ls_play *p, int rank, ls_point at, const ls_message *m) 
     return ls_ok();
 }
 
-/* What arrives must be the bytes that are awaited; a slot handed over is remembered for the put. */
+/* The bytes that arrive must be those that are awaited; a granted slot is recorded for the put. */
 static ls_status receive(ls_play *p, int rank, int queue, const ls_message *m) {
     ls_play_rank *r = &p->rank[rank];
     const ls_point here = ls_play_point(p, rank, queue);
@@ -128,7 +128,7 @@ static ls_status receive(ls_play *p, int rank, int queue, const ls_message *m) {
     return ls_ok();
 }
 
-/* Takes the message that the wait is for. *came false: it has not come yet. */
+/* Takes the message for which the head of the queue waits, if it has come; only then *came becomes true. */
 ls_status ls_play_take(ls_play *p, int rank, int queue, bool *came) {
     ls_play_rank *r = &p->rank[rank];
     ls_play_queue *q = &r->queue[queue];
@@ -141,7 +141,7 @@ ls_status ls_play_take(ls_play *p, int rank, int queue, bool *came) {
     LS_TRY(receive(p, rank, queue, m));
     ls_clock_join(p, q->clock, m->clock);
     ls_point here = ls_play_point(p, rank, queue);
-    here.tick++; /* that of the wait itself, which begins now: those before it may be known to others already */
+    here.tick++; /* the tick of the wait itself, which begins now: other queues may already know the ticks before */
     if (m->put != NULL) ls_access_seen(m->put, here);
     if (m->source != NULL) ls_access_seen(m->source, here);
     *w = (ls_word){.last = w->last, .queue = here.queue, .tick = here.tick};
@@ -150,7 +150,7 @@ ls_status ls_play_take(ls_play *p, int rank, int queue, bool *came) {
     return ls_ok();
 }
 
-/* Every message found the wait that it was for. */
+/* Checks that every message has been taken by its wait. */
 ls_status ls_play_all_taken(const ls_play *p, int rank) {
     const ls_play_rank *r = &p->rank[rank];
     for (int w = 0; w < r->image->words; w++) {
