@@ -75,7 +75,10 @@ static bool inside_word(const char *text, size_t bytes, size_t start, size_t end
            (ls_utf8_decode(text + end, bytes - end, &code) > 0 && ls_is_word(code));
 }
 
-/* Extends a match by the white space around it; not by the white space of an earlier token, which ends at `done`. */
+/*
+ * Extends a match by the white space around it, but not by white space that belongs to an earlier token, which ends at
+ * `done`.
+ */
 static void widen(const ls_added_token *token, const char *text, size_t bytes, size_t done, ls_added_match *m) {
     uint32_t code;
     int length;
@@ -145,8 +148,8 @@ static ls_status add_token(ls_json_value item, const char *content, int32_t id, 
 }
 
 /*
- * Finds the id that the reference library gives a token: that in the vocabulary, or the next id after all others. It
- * must be the id in the file.
+ * Finds the id that the reference library gives a token: its id in the vocabulary, or the next id after all others. It
+ * must equal the id in the file.
  */
 static ls_status find_id(ls_json_value item, const char *content, int32_t *next, ls_bpe *bpe, int32_t *id) {
     ls_vocabulary *vocabulary = &bpe->vocabulary;

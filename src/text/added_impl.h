@@ -1,6 +1,6 @@
 /*
  * Added tokens, which are found in text before the normalizers (with "normalized": after them) and become one id each.
- * Of several that begin at one place, the longest counts.
+ * If several begin at the same place, the longest counts.
  */
 #ifndef LS_TEXT_ADDED_IMPL_H
 #define LS_TEXT_ADDED_IMPL_H
@@ -10,8 +10,8 @@
 
 typedef struct ls_added_token {
     int32_t id;
-    bool single_word; /* found only where no word character is beside it */
-    bool left, right; /* the white space before it, after it, belongs to it */
+    bool single_word; /* found only if no word character is next to it */
+    bool left, right; /* the white space before it (after it) belongs to it */
     bool normalized;  /* searched after the normalizers */
 } ls_added_token;
 
@@ -33,15 +33,15 @@ typedef struct ls_added {
 } ls_added;
 
 /*
- * Reads "added_tokens" into *out, which is zeroed, and adds them to the vocabulary. Ids must agree with it. Free *out
- * after an error too.
+ * Reads "added_tokens" into *out, which is zeroed, and adds them to the vocabulary. Ids must agree with the vocabulary.
+ * Free *out after an error too.
  */
 LS_MUST_USE ls_status ls_added_read(ls_json_value document, const ls_steps *normalizers, ls_bpe *bpe, ls_added *out);
 void ls_added_free(ls_added *added);
 
 /* An added token in a text. */
 typedef struct ls_added_match {
-    size_t start, end; /* with the white space that belongs to it */
+    size_t start, end; /* including the white space that belongs to the token */
     size_t next;       /* where the search for the next one begins */
     int32_t id;
 } ls_added_match;
@@ -51,7 +51,7 @@ bool ls_added_may_cut(const ls_token_trie *trie, ls_boundary boundary);
 
 /*
  * Finds the next added token at or after byte `from`; its white space does not begin before byte `done`. *compared
- * grows by the number of bytes that were compared: up to LS_MOST_PATTERN for each byte of the text.
+ * grows by the number of bytes compared: up to LS_MOST_PATTERN for each byte of the text.
  */
 bool ls_added_next(const ls_added *added, const ls_token_trie *trie, const char *text, size_t bytes, size_t from,
                    size_t done, size_t *compared, ls_added_match *out);

@@ -1,4 +1,6 @@
-/* Byte pair encoding of a word: cuts it into characters and merges these. A cache holds the ids of earlier words. */
+/*
+ * Byte pair encoding of a word: cuts the word into characters and merges them. A cache holds the ids of earlier words.
+ */
 #include "base/base.h"
 #include "text/bpe_impl.h"
 
@@ -107,10 +109,10 @@ static void cut_bytes(const ls_bpe *bpe, const char *word, size_t bytes, ls_toke
     if (waiting) out->id[out->count++] = bpe->unknown;
 }
 
-/* ---- merging: the best pair of a short word is searched among all, that of a long word is on a heap ---- */
+/* ---- merging: in a short word all pairs are searched for the best one, in a long word it is on a heap ---- */
 
 #define NONE UINT32_MAX
-enum { SHORT = 48 }; /* number of symbols up to which the search is faster than a heap */
+enum { SHORT = 48 }; /* symbols up to which a search is faster than a heap */
 
 void ls_bpe_scratch_free(ls_bpe_scratch *scratch) {
     free(scratch->symbols.id);
@@ -314,7 +316,7 @@ bool ls_bpe_add_adjacent(ls_bpe *bpe, const char *left, size_t left_bytes, const
     return true;
 }
 
-/* A character without a token is encoded by others, which may depend on its neighbours. */
+/* A character without a token is encoded by other tokens, which may depend on its neighbours. */
 static bool has_token(const ls_bpe *bpe, uint32_t code) {
     char text[4];
     if (code < 0x10000) return bpe->character[code] >= 0;

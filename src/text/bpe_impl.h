@@ -14,7 +14,7 @@ typedef struct ls_token {
     char *byte; /* owned; a 0 follows */
     uint32_t bytes;
     uint32_t flags; /* LS_TOKEN_...; 0: no token has this id */
-    /* Owned, a 0 follows: the text after the normalizers, for a normalized added token; else NULL */
+    /* Owned, a 0 follows: for a normalized added token, its text after the normalizers; else NULL */
     char *normal_text;
 } ls_token;
 
@@ -44,14 +44,16 @@ void ls_vocabulary_free(ls_vocabulary *vocabulary);
 LS_MUST_USE bool ls_vocabulary_add(ls_vocabulary *vocabulary, int32_t id, const char *text, size_t bytes);
 int32_t ls_vocabulary_find(const ls_vocabulary *vocabulary, const char *text, size_t bytes); /* -1: none */
 
-/* --- byte-level vocabularies (GPT-2's) write a printable byte as itself, the others as U+0100 and following, in order
+/*
+ * --- byte-level vocabularies (GPT-2's) write a printable byte as itself, and the others as U+0100 and following, in
+ * order
  */
 
 static inline int ls_byte_prints(int byte) {
     return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xff && byte != 0xad);
 }
 
-/* Writes the UTF-8 of the character for a byte; its length, 1 or 2. */
+/* Writes the UTF-8 of the character for a byte; returns its length, 1 or 2. */
 static inline size_t ls_byte_to_character(int byte, char out[2]) {
     int code = byte;
     if (!ls_byte_prints(byte)) code = 0x100 + (byte <= ' ' ? byte : byte == 0xad ? 67 : byte - 0x7f + 33);
@@ -61,7 +63,10 @@ static inline size_t ls_byte_to_character(int byte, char out[2]) {
     return 2;
 }
 
-/* The byte for which the character at the start of a text stands: its length in the text; 0 when it stands for none. */
+/*
+ * Writes the byte that the character at the start of a text stands for; returns the character's length; 0: it stands
+ * for no byte.
+ */
 static inline int ls_character_to_byte(const char *text, size_t bytes, char *out) {
     uint32_t code;
     int length = ls_utf8_decode(text, bytes, &code);
@@ -99,7 +104,8 @@ typedef struct ls_bpe {
     uint64_t *adjacent;
     size_t adjacent_mask, adjacent_count;
     bool bytes, fuse_unknown, byte_fallback, ignore_merges;
-    bool cut_at_spaces; /* no merge joins an LS_META_SPACE to another character before it, and none is dropped there */
+    bool cut_at_spaces; /* no merge joins an LS_META_SPACE to another character before it, and no character is dropped
+                           there */
 } ls_bpe;
 
 /* The model's token with this text; -1: none, or only an added one. */

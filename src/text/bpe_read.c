@@ -79,7 +79,7 @@ static bool joins_at_space(const char *left, size_t left_bytes, const char *righ
            !(left_bytes >= length && memcmp(left + left_bytes - length, LS_META_SPACE, length) == 0);
 }
 
-/* Of a pair that is listed twice, the last one counts, as in the reference library. */
+/* If a pair is listed twice, the last entry counts, as in the reference library. */
 static ls_status read_merge(ls_json_value item, uint32_t rank, ls_text *joined, ls_bpe *out) {
     const char *part[2] = {NULL, NULL};
     size_t bytes[2] = {0, 0};

@@ -30,9 +30,9 @@ bool ls_is_word(uint32_t code) { return is_in(words, LS_COUNT(words), code); }
 bool ls_is_punctuation(uint32_t code) { return is_in(punctuation, LS_COUNT(punctuation), code); }
 
 /*
- * The reference library's normal forms are those of Unicode 9. These are the characters that came later and to which
- * utf8proc 2.8 (Unicode 15) gives a combining class or a decomposition, as tests/reference/later_characters.py prints
- * them. With a newer utf8proc the table has to be printed again.
+ * The normal forms of the reference library are those of Unicode 9. This table has the later characters to which
+ * utf8proc 2.8 (Unicode 15) gives a combining class or a decomposition; tests/reference/later_characters.py prints it.
+ * With a newer utf8proc the table must be printed again.
  */
 static const ls_code_range newer[] = {
     {0x7fd, 0x7fd},     {0x898, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},

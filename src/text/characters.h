@@ -12,7 +12,8 @@ bool ls_is_word(uint32_t code);        /* alphabetic, marks, decimal digits, con
 bool ls_is_punctuation(uint32_t code); /* category P, and the other punctuation of ASCII */
 
 /*
- * Whether the reference library's normal forms do not know a character that utf8proc's change: it came after Unicode 9.
+ * Whether a character came after Unicode 9 and utf8proc's normal forms change it: those of the reference library do
+ * not.
  */
 bool ls_is_after_unicode_9(uint32_t code);
 

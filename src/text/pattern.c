@@ -1,9 +1,9 @@
 /*
- * Patterns, matched by PCRE2. Its own limit holds for one place of a text at a time, so that many places may take long
- * together. Therefore a search goes in two ways. The fast one tries few places with few characters behind them, and
- * gives up where one of them needs more. Then the same expression is run at these places with a callout before each of
- * its items, which counts them and the characters between: that is exact, but some ten times as slow. Ordinary texts
- * need it for words of more than FEW_PLACES bytes only.
+ * Matches patterns with PCRE2. PCRE2's own limit applies to one place of a text at a time, so many places together may
+ * take long. Therefore there are two kinds of search. The fast one tries few places with few characters after them, and
+ * gives up if one of the places needs more. Then the same expression is run at these places with a callout before each
+ * of its items, which counts the items and the characters between them. That is exact, but about ten times as slow.
+ * Ordinary texts need it only for words of more than FEW_PLACES bytes.
  */
 #include "base/base.h"
 #include "text/pattern_impl.h"
@@ -14,11 +14,11 @@
 #include <string.h>
 
 enum {
-    MOST_BYTES = 1 << 16,      /* of an expression */
-    FEW_PLACES = 64,           /* that the fast search tries at once; as many bytes at least are behind the last */
-    FEW_STEPS = 32,            /* as PCRE2 counts them, at one place of the fast search */
-    MOST_HEAP = 64 << 10,      /* KiB */
-    JIT_STACK = 64 << 20,      /* most bytes; allocated as needed */
+    MOST_BYTES = 1 << 16, /* of an expression */
+    FEW_PLACES = 64,      /* places that the fast search tries at once, with at least as many bytes after the last */
+    FEW_STEPS = 32,       /* steps as PCRE2 counts them, at one place of the fast search */
+    MOST_HEAP = 64 << 10, /* KiB */
+    JIT_STACK = 64 << 20, /* most bytes; allocated as needed */
     JIT_STACK_START = 32 << 10 /* bytes */
 };
 
@@ -191,7 +191,7 @@ static ls_status match_error(const ls_matches *m, int error) {
                     m->bytes, reason);
 }
 
-/* Where a character begins, `ahead` bytes behind m->from or a little more; at most the end of the text. */
+/* The start of a character at least `ahead` bytes after m->from, or the end of the text. */
 static size_t ahead_of(const ls_matches *m, size_t ahead) {
     if (m->bytes - m->from <= ahead) return m->bytes;
     size_t at = m->from + ahead;
@@ -200,7 +200,7 @@ static size_t ahead_of(const ls_matches *m, size_t ahead) {
 }
 
 /*
- * Tries the places from m->from to `last`, in the text up to `end`. Before `last`, unless the text ends there: PCRE2's
+ * Tries the places from m->from to `last`, in the text up to `end`; `last` itself only if the text ends there. PCRE2's
  * compiled code for partial matching goes on at the byte after the limit, which must begin a character.
  */
 static int match_at(const ls_matches *m, const pcre2_code *code, size_t last, size_t end, uint32_t most_steps) {

@@ -22,10 +22,12 @@ void ls_pattern_free(ls_pattern *pattern); /* NULL is allowed */
 typedef struct ls_match_scratch ls_match_scratch;
 LS_MUST_USE ls_match_scratch *ls_match_scratch_create(void); /* NULL: no memory */
 void ls_match_scratch_destroy(ls_match_scratch *scratch);
-/* A text begins. Steps are items of an expression, and bytes that an item goes over: more than `most_steps` for all
- * matches of the text together are LS_INVALID. */
+/*
+ * Begins a text. A step is an item of an expression, or a byte that an item passes over. More than `most_steps` steps
+ * in all matches of the text together are LS_INVALID.
+ */
 void ls_match_scratch_begin(ls_match_scratch *scratch, uint64_t most_steps);
-/* What a text of so many bytes may take: a second or two, and some microseconds for each byte. */
+/* The steps that a text of `bytes` bytes may take: a second or two, plus some microseconds for each byte. */
 static inline uint64_t ls_pattern_most_steps(size_t bytes) { return 100000000 + 1000 * (uint64_t)bytes; }
 
 /*

@@ -28,7 +28,7 @@ static ls_status read(ls_json_value step, void **state) {
 }
 
 /*
- * The reference library writes bytes as characters here; this one keeps the bytes, and the model looks tokens up by
+ * The reference library writes bytes as characters here; Longspan keeps the bytes, and the model looks tokens up by
  * bytes.
  */
 static bool split(const void *state, ls_split_chain *chain, ls_text_piece piece) {
@@ -71,7 +71,7 @@ static ls_status decode(const void *state, const ls_strings *in, ls_strings *out
     return room ? ls_ok() : ls_no_memory(in->all.count);
 }
 
-/* The post-processor changes offsets only, which this library does not have. */
+/* Does nothing: this post-processor changes only offsets, which Longspan does not have. */
 static ls_status frame(const void *state, ls_token_list *before, ls_token_list *after) {
     (void)state, (void)before, (void)after;
     return ls_ok();

@@ -59,8 +59,8 @@ static ls_status normalize(const void *state, ls_match_scratch *scratch, size_t 
 }
 
 /*
- * When the pattern is one character, a match on the left becomes the last character of the content, one on the right
- * its first.
+ * If the pattern is one character, a match on the left of the boundary becomes the last character of the content, and a
+ * match on the right its first character.
  */
 static ls_cut cut(const void *state, ls_boundary *boundary) {
     const replacement *r = state;

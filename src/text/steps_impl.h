@@ -64,7 +64,7 @@ typedef struct ls_step_kind {
     void (*free)(void *state);
     /*
      * A row has one of the next four. Normalizers write a changed text into `out`, an empty buffer, and set *piece to
-     * it. More than `most` bytes are an error of the caller's, so a step may stop there.
+     * it. The caller treats more than `most` bytes as an error, so a step may stop there.
      */
     ls_status (*normalize)(const void *state, ls_match_scratch *scratch, size_t most, ls_text_piece *piece,
                            ls_text *out);

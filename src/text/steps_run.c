@@ -28,8 +28,8 @@ bool ls_steps_may_cut(const ls_steps *steps) {
 }
 
 /*
- * A word boundary of a step before the last is not certain: the next step would take the part after it for a text of
- * its own.
+ * A word boundary that a step before the last one sets is not certain: after a cut, the next step would take the part
+ * after the boundary for a separate text.
  */
 ls_cut ls_steps_cut(const ls_steps *steps, ls_boundary *boundary) {
     ls_cut cut = LS_CUT_SAME;

@@ -28,7 +28,7 @@ typedef struct ls_tokenizer_kind {
                          ls_special_place *out);
 } ls_tokenizer_kind;
 
-/* Encoders that no thread is using. It changes while the tokenizer is const, under its own lock. */
+/* Encoders that no thread is using. Changes although the tokenizer is const, under its own lock. */
 typedef struct ls_encoder_pool ls_encoder_pool;
 
 struct ls_tokenizer {

@@ -1,7 +1,7 @@
 /*
- * Decodes ids one by one. With each new id the kept ids are decoded again; what their text has beyond the text returned
- * so far is returned, up to its last complete character. Ids before a point where the text was complete are dropped,
- * except a few that decoders need as context.
+ * Decodes ids one by one. With each new id, all kept ids are decoded again, and the part of their text that was not
+ * returned yet is returned, up to the last complete character. Ids before a point where the text was complete are
+ * dropped, except a few that decoders need as context.
  */
 #include "base/base.h"
 #include "text/text_impl.h"
@@ -65,9 +65,9 @@ static ls_status emit(ls_token_stream *s, size_t bytes, ls_text *out) {
 }
 
 /*
- * All text has been appended: the newer ids become the context, and the older ones are dropped. The new context must
- * have a text of its own: when a decoder strips all of it, as it may with spaces at the beginning, the older ids are
- * still needed.
+ * To be called when all text has been appended: the newer ids become the context, and the older ones are dropped. The
+ * new context must have text of its own. If a decoder strips all of it, as may happen with spaces at the beginning, the
+ * older ids are still needed.
  */
 static ls_status drop_context(ls_token_stream *s) {
     const size_t newer = s->ids.count - s->context;

@@ -21,7 +21,7 @@ struct ls_encoder_pool {
 
 /* ---- which tokenizer a folder has ---- */
 
-/* A form in which a folder has a tokenizer. The first row whose files are there is read. */
+/* A form in which a folder may have a tokenizer. The first row whose files exist is read. */
 typedef struct form {
     const char *file, *with; /* with: a second file that it needs, or NULL */
     ls_status (*read)(const char *folder, ls_json **out);
@@ -39,7 +39,8 @@ static const form forms[] = {
 };
 
 /*
- * Tokenizer files that are not read by themselves. A folder with one of them and no form is refused, not read as bytes.
+ * Tokenizer files that are not supported alone. A folder with one of them and none of the forms is refused, not read as
+ * bytes.
  */
 static const char *const unread[] = {"tokenizer.model", "tekken.json", "spiece.model", "sentencepiece.bpe.model",
                                      "vocab.txt",       "vocab.json",  "merges.txt",   "tokenizer.tiktoken"};

@@ -74,14 +74,14 @@ size_t ls_tokenizer_piece(const ls_tokenizer *tokenizer);
  * Finds the first place at or after `wanted` where a text may be cut: ls_tokenizer_encode of the part before it,
  * followed by ls_tokenizer_encode_rest of the part after it, gives the ids of the whole, whatever the rest of the text
  * is. *out is 0 when text[0, bytes) has no such place. A place is safe when no added token and no merge has the two
- * characters around it side by side. False when the steps of the file cannot say so for any place: a regular expression
- * may read any distance ahead.
+ * characters around it side by side. False when the steps of the file make no place certain: a regular expression may
+ * read ahead any distance.
  */
 bool ls_tokenizer_cut(const ls_tokenizer *tokenizer, const char *text, size_t bytes, size_t wanted, size_t *out);
 
 /* The id of a token by its text as the file writes it ("<|im_start|>"); -1 when there is none. */
 int32_t ls_tokenizer_find(const ls_tokenizer *tokenizer, const char *token);
-/* Whether the id is one of the file's special tokens, which text for people leaves out. */
+/* Whether the id is one of the file's special tokens, which are left out of text for people. */
 bool ls_tokenizer_is_special(const ls_tokenizer *tokenizer, int32_t id);
 
 /* A special token that a text contains. */
@@ -109,14 +109,14 @@ typedef struct ls_token_frame {
 ls_token_frame ls_tokenizer_frame(const ls_tokenizer *tokenizer);
 
 /*
- * Appends the ids of text[0, bytes), which "bytes" takes whatever they are. On error `out` keeps its count:
- * LS_NO_MEMORY, or LS_INVALID where "bpe" finds bytes that are not UTF-8 (their place is in the message), or when
- * matching a pattern of the file exceeds its limits on this text.
+ * Appends the ids of text[0, bytes), which may be any bytes for "bytes". On error `out` keeps its count: LS_NO_MEMORY,
+ * or LS_INVALID where "bpe" finds bytes that are not UTF-8 (their place is in the message), or when matching a pattern
+ * of the file exceeds its limits on this text.
  */
 LS_MUST_USE ls_status ls_tokenizer_encode(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                                           ls_token_list *out);
 
-/* The same for the text after a cut: what the file's steps put before a text is not put before it. */
+/* The same for the text after a cut: without what the file's steps put before a text. */
 LS_MUST_USE ls_status ls_tokenizer_encode_rest(const ls_tokenizer *tokenizer, const char *text, size_t bytes,
                                                ls_token_list *out);
 
@@ -138,7 +138,8 @@ LS_MUST_USE ls_status ls_tokenizer_encode_plain(const ls_tokenizer *tokenizer, c
 /*
  * Appends the text of ids[0, n), including special tokens. "bytes" appends the bytes, which need not be UTF-8. "bpe"
  * appends UTF-8, with U+FFFD for bytes that are not UTF-8 and nothing for an id without a token. The text of several
- * ids may differ from the texts of each one joined: see ls_token_stream. An id outside the vocabulary is LS_INVALID.
+ * ids may differ from the joined texts of the single ids: see ls_token_stream. An id outside the vocabulary is
+ * LS_INVALID.
  */
 LS_MUST_USE ls_status ls_tokenizer_decode(const ls_tokenizer *tokenizer, const int32_t *ids, size_t n, ls_text *out);
 

@@ -62,8 +62,8 @@ size_t ls_utf8_valid_run(const char *text, size_t bytes) {
 }
 
 /*
- * Bytes at the start of text, which is no character, that one U+FFFD stands for: the longest beginning of one
- * (Unicode's "maximal subpart"), or one byte.
+ * For a text that does not begin with a valid character: the number of bytes at its start that one U+FFFD replaces.
+ * These are the longest beginning of a character (Unicode's "maximal subpart"), or one byte.
  */
 static size_t wrong_run(const unsigned char *p, size_t bytes) {
     size_t length = p[0] < 0xc2 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 1;
