@@ -1,4 +1,4 @@
-/* A column of a row group: its pages one after the other, and of these the entries: levels and values. */
+/* A column of a row group: reads its pages one after the other, and the entries (levels and values) of each page. */
 #include "parquet/parquet_impl.h"
 
 #include <stdlib.h>
@@ -60,7 +60,10 @@ static const thrift_struct header_type = FIELDS(page_header, header_fields);
 
 /* ---- bytes of pages ---- */
 
-/* A page that expands more than this beyond the allowance is refused: its size may be made up. */
+/*
+ * A page whose size is more than MOST_RATIO times its bytes in the file, plus ALLOWANCE, is refused: the size may be
+ * false.
+ */
 enum { MOST_RATIO = 1024, ALLOWANCE = 16 << 20 };
 
 /* The decompressed bytes of a page, in memory that the caller frees. */
@@ -139,7 +142,7 @@ static bool read_dictionary(parquet_column *c, const page_header *h, parquet_byt
     if (!parquet_values_begin(&values, c->leaf, PLAIN, bytes.at, bytes.n, NULL, error)) return false;
     for (; d->n < (size_t)n; d->n++) {
         if (!parquet_values_next(&values, &d->value[d->n], error)) return false;
-        /* A boolean lies in the reader, and has no place of its own. */
+        /* A boolean is decoded into the reader, so a dictionary cannot refer to it. */
         if (c->leaf->type == PARQUET_BOOLEAN) return parquet_fail(error, "has a dictionary of booleans");
     }
     return true;
@@ -153,7 +156,7 @@ static unsigned width_of(int most) {
     return width;
 }
 
-/* Levels of a page of version 1, with their length before them. */
+/* Takes the levels of a page of version 1, before which their length is stored. */
 static bool take_levels(parquet_bytes *page, int most, int64_t encoding, parquet_runs *out, parquet_error *error) {
     uint32_t n;
     *out = parquet_runs_of(page->at, page->at, 0);
@@ -178,7 +181,7 @@ static bool begin_data(parquet_column *c, const page_header *h, parquet_bytes bo
     return parquet_values_begin(&c->values, c->leaf, h->data.encoding, page.at, page.n, &c->dictionary, error);
 }
 
-/* Levels come first and are not compressed. */
+/* Begins a page of version 2, in which levels come first and are not compressed. */
 static bool begin_data_2(parquet_column *c, const page_header *h, parquet_bytes body, parquet_error *error) {
     const page_data_2 *of = &h->data_2;
     parquet_bytes page;

@@ -122,7 +122,7 @@ static const thrift_struct file_type = FIELDS(file_meta, file_fields);
 
 /* ---- the schema ---- */
 
-/* Repetitions, and older names of meanings (converted types), with their numbers in files. */
+/* Repetitions, and the older form of meanings (converted types), by their numbers in files. */
 enum { REQUIRED, OPTIONAL, REPEATED };
 enum {
     UTF8,
@@ -199,8 +199,8 @@ static bool is_named(thrift_text name, const char *word) {
 }
 
 /*
- * A list is a group with one repeated node. Its items are that node's only child; in older files the node itself, where
- * it has several children, or none, or a name that says so.
+ * A list is a group with one repeated node, whose only child is the items. In older files the repeated node itself is
+ * the items, if it has several children, or none, or a name that says so.
  */
 static void find_list(parquet_node *node) {
     parquet_node *repeated = node->n == 1 ? node->child[0] : NULL;
@@ -209,7 +209,7 @@ static void find_list(parquet_node *node) {
     const bool tuple = n > 6 && memcmp(repeated->name.at + n - 6, "_tuple", 6) == 0;
     node->shape = PARQUET_LIST;
     if (repeated->shape != PARQUET_STRUCT || repeated->n != 1 || is_named(repeated->name, "array") || tuple) return;
-    repeated->shape = PARQUET_LIST; /* of its only child: it is no struct of its own */
+    repeated->shape = PARQUET_LIST; /* a list of its only child, not of structs */
 }
 
 /* A map is a group with one repeated group of a key and a value. */
@@ -300,7 +300,7 @@ static bool read_chunk(const parquet_file *file, int column, const column_chunk 
                             (long long)m->type, (int)file->leaf[column]->type);
     const int64_t from = m->dictionary > 0 && m->dictionary < m->data ? m->dictionary : m->data;
     *out = (parquet_chunk){.codec = m->codec, .values = m->values, .from = from, .bytes = m->bytes};
-    if (m->values == 0) { /* some writers name a place where nothing is */
+    if (m->values == 0) { /* some writers give a place although there are no values */
         *out = (parquet_chunk){.codec = m->codec};
         return true;
     }

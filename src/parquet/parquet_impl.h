@@ -13,7 +13,7 @@ static inline uint64_t parquet_smaller(uint64_t a, uint64_t b) { return a < b ? 
 /* The first error of a file, as text without the file's name. */
 typedef struct parquet_error {
     char text[200];
-    const char *column; /* that is read: its name begins the text; NULL: none */
+    const char *column; /* the column being read, whose name begins the text; NULL: none */
     bool no_memory;
 } parquet_error;
 /* Sets the text, unless there is one already. Always false. */
@@ -50,18 +50,18 @@ typedef enum parquet_meaning {
 typedef enum parquet_shape { PARQUET_SCALAR, PARQUET_STRUCT, PARQUET_LIST, PARQUET_MAP } parquet_shape;
 
 /*
- * A node of the schema. A value is defined as deeply as `def` where the node is there: one more than its parent's if it
- * is optional or repeated. It is repeated at depth `rep`.
+ * A node of the schema. `def`: the definition level of a value for which the node is present; one more than the
+ * parent's if the node is optional or repeated. `rep`: the repetition level of its values.
  */
 typedef struct parquet_node {
     thrift_text name;
     parquet_shape shape;
     bool optional, repeated; /* repeated: its values are a list, whatever its shape */
     int def, rep;
-    struct parquet_node **child; /* [n]; of a list the one node with its items, of a map its key and value */
+    struct parquet_node **child; /* [n]; of a list: the node of its items; of a map: its key and value */
     int n;
     int first, leaves; /* columns below it */
-    /* Of a scalar: */
+    /* For a scalar: */
     parquet_type type;
     parquet_meaning meaning;
     int64_t length, scale; /* length: of PARQUET_FIXED */
@@ -83,13 +83,13 @@ typedef struct parquet_file {
     ls_arena *arena;
     parquet_node *root;
     parquet_node **leaf; /* [columns] */
-    char **name;         /* [columns] with the names above it, for errors */
+    char **name;         /* [columns] with the names of the nodes above, for errors */
     int columns;
     parquet_group *group;
     int64_t groups;
 } parquet_file;
 
-/* Reads the description of a mapped file. The arena is made, and stays the file's. */
+/* Reads the description of a mapped file. The arena must exist; it still belongs to the file. */
 bool parquet_describe(parquet_file *file, parquet_error *error);
 
 /* ---- codecs: a row and a file for each ---- */
@@ -97,17 +97,19 @@ bool parquet_describe(parquet_file *file, parquet_error *error);
 typedef struct parquet_codec {
     const char *name;
     const char *package; /* Debian package that a build without this codec lacks; NULL: no build has it */
-    /* Decompresses to exactly `room` bytes. Returns why it cannot, or NULL. NULL: this build lacks the codec. */
+    /*
+     * Decompresses to exactly `room` bytes. Returns NULL, or why it cannot. A NULL pointer: this build lacks the codec.
+     */
     const char *(*decompress)(const uint8_t *in, size_t n, uint8_t *out, size_t room);
 } parquet_codec;
 
 extern const parquet_codec parquet_snappy, parquet_gzip, parquet_zstd, parquet_lz4;
-/* By its number in files; NULL: unknown. The one of bytes as they are has no name. */
+/* A codec by its number in files; NULL: unknown. The codec of uncompressed bytes has no name. */
 const parquet_codec *parquet_codec_of(int64_t number);
 
 /* ---- runs of small numbers (runs.c) ---- */
 
-/* Levels and indices: runs of one number, and numbers of `width` bits one after the other. */
+/* Levels and indices: runs of one repeated number, and packed numbers of `width` bits. */
 typedef struct parquet_runs {
     const uint8_t *at, *end;
     unsigned width;
@@ -119,7 +121,7 @@ typedef struct parquet_runs {
 } parquet_runs;
 
 parquet_runs parquet_runs_of(const uint8_t *at, const uint8_t *end, unsigned width);
-/* False when there is none left. */
+/* The next number. False when there is none left. */
 bool parquet_runs_next(parquet_runs *runs, uint32_t *out);
 
 /* Integers as differences (DELTA_BINARY_PACKED). */
@@ -136,7 +138,7 @@ typedef struct parquet_deltas {
 
 bool parquet_deltas_begin(parquet_deltas *deltas, const uint8_t *at, const uint8_t *end);
 bool parquet_deltas_next(parquet_deltas *deltas, int64_t *out);
-/* Where the bytes of all values end. */
+/* Finds where the bytes of all values end. */
 bool parquet_deltas_end(parquet_deltas deltas, const uint8_t **end);
 
 /* ---- values of a page (values.c) ---- */
@@ -153,8 +155,8 @@ typedef struct parquet_values {
     size_t size; /* bytes of a value; 0: they differ */
     const uint8_t *at, *end;
     parquet_runs runs;
-    parquet_deltas deltas, lengths; /* of DELTA_BYTE_ARRAY: of the shared beginnings, of the rests */
-    size_t next, count;             /* of values in streams of bytes; next: also the next bit of booleans */
+    parquet_deltas deltas, lengths; /* for DELTA_BYTE_ARRAY: lengths of the shared prefixes; lengths of the suffixes */
+    size_t next, count;             /* for values in streams of bytes; next: also the next bit of booleans */
     uint8_t scratch[16];
     uint8_t *whole; /* the last value of DELTA_BYTE_ARRAY */
     size_t whole_n, whole_capacity;
@@ -181,20 +183,20 @@ typedef struct parquet_column {
     const parquet_node *leaf;
     const char *name;
     const parquet_codec *codec;
-    const uint8_t *at, *end; /* pages of the chunk that were not read yet */
-    int64_t left, page_left; /* entries of the chunk and of the page that were not read yet */
+    const uint8_t *at, *end; /* pages of the chunk that are not read yet */
+    int64_t left, page_left; /* entries of the chunk, and of the page, that are not read yet */
     uint8_t *page;           /* decompressed; NULL: the page lies in the file */
     parquet_runs rep, def;
     parquet_values values;
     parquet_dictionary dictionary;
-    /* The next entry: how deeply it is repeated and defined. */
+    /* The repetition and definition level of the next entry. */
     bool ready;
     int entry_rep, entry_def;
 } parquet_column;
 
 bool parquet_column_begin(parquet_column *column, const parquet_file *file, int number, const parquet_chunk *chunk,
                           parquet_error *error);
-/* Makes the next entry ready, if it is not. */
+/* Makes the next entry ready if it is not ready yet. */
 bool parquet_column_peek(parquet_column *column, parquet_error *error);
 /* Takes the entry that is ready, with its value if it has one (value not NULL). */
 bool parquet_column_take(parquet_column *column, parquet_bytes *value, parquet_error *error);

@@ -1,12 +1,12 @@
-/* The rows of a file: entries of the columns put together, and written as lines of JSON. */
+/* The rows of a file: assembled from the entries of the columns, and written as lines of JSON. */
 #include "parquet/parquet_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /*
- * Lines that are longer in all than this many times the file are refused once there are more than FROM bytes of them:
- * no text is that regular, and a small file must not fill the memory.
+ * The file is refused if all lines together are more than MOST_RATIO times its size, once they are more than FROM
+ * bytes: no text is that regular, and a small file must not fill memory.
  */
 enum { MOST_RATIO = 1024 };
 #define FROM ((int64_t)64 << 20)
@@ -48,14 +48,14 @@ static bool add(ls_parquet *p, const char *text) {
 
 static bool disagree(ls_parquet *p) { return parquet_fail(&p->error, "repeats its values otherwise than the others"); }
 
-/* Makes the entry of a column ready, which must be repeated as deeply as the row is here. */
+/* Makes the next entry of a column ready, whose repetition level must be the current one. */
 static bool expect(ls_parquet *p, parquet_column *column, int rep) {
     if (!parquet_column_peek(column, &p->error)) return false;
     p->error.column = column->name;
     return column->entry_rep == rep || disagree(p);
 }
 
-/* Takes the entries of all columns below a node that is not there: they are defined as deeply as its parent. */
+/* Takes the entries of all columns below an absent node; their definition level is that of the node's parent. */
 static bool take_missing(ls_parquet *p, const parquet_node *node, int rep) {
     for (int i = 0; i < node->leaves; i++) {
         parquet_column *column = &p->column[node->first + i];
@@ -89,7 +89,7 @@ static bool write_struct(ls_parquet *p, const parquet_node *node, int rep) {
     return add(p, "}");
 }
 
-/* Whether the node's next value is a further item of the list under way. */
+/* Sets whether the node's next value is a further item of the current list. */
 static bool goes_on(ls_parquet *p, const parquet_node *node, bool *out) {
     parquet_column *column = &p->column[node->first];
     *out = !parquet_column_ended(column);
@@ -99,12 +99,12 @@ static bool goes_on(ls_parquet *p, const parquet_node *node, bool *out) {
     return true;
 }
 
-/* The pair of a map whose keys are texts, as a member of an object. */
+/* Writes a pair of a map whose keys are texts as a member of an object. */
 static bool write_pair(ls_parquet *p, const parquet_node *pair, int rep) {
     return write_node(p, pair->child[0], rep) && add(p, ":") && write_node(p, pair->child[1], rep);
 }
 
-/* Whatever the node is but repeated. */
+/* Writes the value of a node that is present, of any shape, leaving aside that the node may be repeated. */
 static bool write_present(ls_parquet *p, const parquet_node *node, int rep) {
     switch (node->shape) {
     case PARQUET_SCALAR:
@@ -116,14 +116,14 @@ static bool write_present(ls_parquet *p, const parquet_node *node, int rep) {
     }
 }
 
-/* Whether a node is the pairs of a map, and their keys can be names of an object. */
+/* Whether a node is a map whose keys can be names of an object's members. */
 static bool is_object(const parquet_node *map) {
     const parquet_node *pairs = map->child[0], *key = pairs->child[0];
     return key->shape == PARQUET_SCALAR && !key->optional && !key->repeated && key->type == PARQUET_BYTES &&
            key->meaning != PARQUET_DECIMAL;
 }
 
-/* Items of a repeated node; object: they are pairs. */
+/* Writes the items of a repeated node; object: as members of an object. */
 static bool write_items(ls_parquet *p, const parquet_node *node, int rep, bool object) {
     parquet_column *column = &p->column[node->first];
     bool more = true;
@@ -229,7 +229,7 @@ ls_status ls_parquet_read(ls_parquet *p, char *out, size_t room, size_t *bytes) 
             p->in_lines += (int64_t)p->lines.n;
             p->given = p->lines.n = 0;
             if (p->error.text[0] != 0 || !next_line(p, &ended)) {
-                p->lines.n = 0; /* half a line */
+                p->lines.n = 0; /* an incomplete line */
                 return describe_error(p);
             }
         }

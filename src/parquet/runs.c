@@ -1,7 +1,7 @@
 /* Runs of small numbers, and integers as differences: read one at a time, however many a page says that there are. */
 #include "parquet/parquet_impl.h"
 
-/* Bit `at` and the width - 1 after it of bytes, the lowest first. The bytes are there. */
+/* The `width` bits from bit `at` on, lowest bit first. The caller has checked that they exist. */
 static uint64_t read_bits(const uint8_t *bytes, uint64_t at, unsigned width) {
     uint64_t value = 0;
     for (unsigned done = 0; done < width;) {
@@ -74,7 +74,7 @@ bool parquet_deltas_begin(parquet_deltas *d, const uint8_t *at, const uint8_t *e
     return d->per_mini > 0 && d->per_mini % 8 == 0;
 }
 
-/* Begins the next miniblock, and a block before it where the last one was its block's last. */
+/* Begins the next miniblock, and first the next block if the last miniblock was the last of its block. */
 static bool next_mini(parquet_deltas *d) {
     d->at += d->bit / 8;
     d->bit = 0;

@@ -11,7 +11,7 @@ typedef __int128 wide;
 
 /* ---- numbers ---- */
 
-/* An integer of up to 16 bytes, its sign in the highest bit. big: the highest byte comes first. */
+/* A signed integer of up to 16 bytes. big: the highest byte comes first. */
 static wide integer_of(parquet_bytes v, bool big) {
     unsigned __int128 n = 0;
     const bool negative = v.n > 0 && v.at[big ? 0 : v.n - 1] >> 7;
@@ -45,7 +45,7 @@ static ls_status write_real(double value, int digits, ls_json_buffer *out) {
 
 /* ---- dates and times ---- */
 
-/* Parts of a second of which there are 10^digits: of microseconds 6 digits, as in Python, of nanoseconds 9. */
+/* Writes a time of day in units of 10^-digits seconds. Microseconds have 6 digits, as in Python; nanoseconds have 9. */
 static ls_status write_clock(int64_t part, int64_t digits, ls_json_buffer *out) {
     const int64_t second = digits == 3 ? 1000 : digits == 6 ? 1000000 : 1000000000;
     const int64_t seconds = part / second, nanoseconds = part % second * (1000000000 / second);
@@ -56,7 +56,7 @@ static ls_status write_clock(int64_t part, int64_t digits, ls_json_buffer *out) 
     return ls_json_buffer_print(out, ".%06" PRId64, nanoseconds / 1000);
 }
 
-/* The day's date, in the calendar of today, also before it was in use. */
+/* Writes the date in the Gregorian calendar, even for days before it was introduced. */
 static ls_status write_date(int64_t days, ls_json_buffer *out) {
     const time_t seconds = (time_t)days * 86400;
     struct tm date;
@@ -78,7 +78,7 @@ static ls_status write_since_1970(int64_t n, int64_t digits, ls_json_buffer *out
     return write_timestamp(days, n - days * day, digits, out);
 }
 
-/* An older form: nanoseconds of the day, and a day of the Julian count. */
+/* The older form of a timestamp: nanoseconds of the day, and the Julian day number. */
 static ls_status write_int96(parquet_bytes v, ls_json_buffer *out) {
     int64_t nanoseconds;
     int32_t day;
@@ -121,7 +121,7 @@ static ls_status write_bytes(const parquet_node *leaf, parquet_bytes v, ls_json_
         memcpy(&half, v.at, sizeof half);
         return write_real((double)ls_f16_to_f32(half), 9, out);
     }
-    /* Texts that are no UTF-8 are refused where records are read, with their place. */
+    /* Texts that are not UTF-8 are refused where records are read, with their place. */
     if (leaf->meaning == PARQUET_TEXT || ls_utf8_valid_prefix(text, v.n) == v.n)
         return ls_json_buffer_text(out, text, v.n);
     return write_base64(v, out);
