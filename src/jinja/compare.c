@@ -1,6 +1,7 @@
 /*
- * Comparing values: ==, <, in, and the keys of dicts. A list may hold another one twice, and so on: values of a few
- * hundred bytes have as many parts as there are steps, so each part that is looked at counts.
+ * Comparing values: ==, <, in, and the keys of dicts. A list may contain another list twice, that one a third list
+ * twice, and so on: comparing values of a few hundred bytes may take any number of steps. So each part that is looked
+ * at counts as a step.
  */
 #include "jinja/run_impl.h"
 
@@ -56,13 +57,13 @@ bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b) {
     case JINJA_DICT:
         return dicts_equal(r, a.dict, b.dict);
     default:
-        return a.list == b.list; /* objects without == of their own: identity */
+        return a.list == b.list; /* objects that define no ==: identity */
     }
 }
 
 /* --- keys of dicts ------------------------------------------------------------------------------------------------ */
 
-/* Whether Python can hash it. */
+/* Whether Python can hash the value. */
 static bool may_be_key(jinja_run *r, jinja_value v) {
     const bool plain = jinja_is_number(v) || v.kind == JINJA_TEXT || v.kind == JINJA_NONE || v.kind == JINJA_UNDEFINED;
     if (v.kind != JINJA_TUPLE) return plain || v.kind > JINJA_NAMESPACE;

@@ -1,6 +1,6 @@
 /*
- * Filters of lists and dicts: a table has one row for each. Results that are generators in Jinja can be read once here
- * too.
+ * Filters of lists and dicts: a table has one row for each. Results that are generators in Jinja can be read only once
+ * here too.
  */
 #include "jinja/run_impl.h"
 
@@ -220,8 +220,8 @@ static jinja_value filter_map(JINJA_ARGUMENTS) {
 }
 
 /*
- * The items for which a test, or without a test the value itself, is `wanted`. attribute: it is applied to an attribute
- * of the item.
+ * The items for which a test, or without a test the value itself, is `wanted`. attribute: the test is applied to an
+ * attribute of the item.
  */
 static jinja_value chosen(jinja_run *r, jinja_value of, const jinja_arguments *all, bool attribute, bool wanted) {
     if (!jinja_true(of)) return generator(jinja_new_list(r, 0));

@@ -323,7 +323,7 @@ ls_status jinja_lex(ls_arena *arena, const char *file, jinja_text source, jinja_
     lexer l = {.arena = arena, .file = file, .line = 1, .line_begins = true, .out = out};
     l.source = with_plain_newlines(arena, source);
     out->token =
-        LS_NEW_ARRAY(arena, jinja_token, l.source.n + 1); /* each has a character at least; the last is the end */
+        LS_NEW_ARRAY(arena, jinja_token, l.source.n + 1); /* a token has at least 1 character; the last is the end */
     for (size_t at = 0, end; at < l.source.n;) {
         const bool print = looks_at(&l, at, "{{"), comment = looks_at(&l, at, "{#");
         if (!print && !comment && !looks_at(&l, at, "{%")) {

@@ -1,4 +1,4 @@
-/* A rendering that is under way: limits, errors, output buffers, lists. */
+/* The state of a rendering: limits, errors, output buffers, lists. */
 #include "jinja/run_impl.h"
 
 #include <stdarg.h>

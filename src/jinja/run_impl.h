@@ -89,8 +89,8 @@ typedef struct jinja_loop {
 /* Returns undefined */
 jinja_value jinja_fail(jinja_run *r, ls_code code, const char *format, ...) LS_PRINTF(3, 4);
 /*
- * Counts steps against the limits; false when the rendering has failed. Whoever looks at a value, or copies it, counts
- * it there: 1 for a value of any kind, 1 for so many characters.
+ * Counts steps against the limits; false when the rendering has failed. Code that looks at a value or copies it counts
+ * steps for it: 1 for a value of any kind, and 1 for each JINJA_STEP_CHARACTERS characters.
  */
 bool jinja_step(jinja_run *r, size_t steps);
 enum { JINJA_STEP_CHARACTERS = 16 };
@@ -114,7 +114,7 @@ void jinja_put_repr(jinja_run *r, jinja_buffer *b, jinja_value value);   /* as r
 void jinja_put_number(jinja_run *r, jinja_buffer *b, jinja_value value); /* as str() */
 const char *jinja_real_repr(double real, char out[40]);                  /* as repr() */
 jinja_value jinja_to_json(JINJA_ARGUMENTS);
-/* The text or integer in `value`. Another type fails; `what` names the value in the message. */
+/* The text or integer in `value`. Any other type is an error; `what` names the value in the message. */
 jinja_text jinja_need_text(jinja_run *r, jinja_value value, const char *what);
 int64_t jinja_need_int(jinja_run *r, jinja_value value, const char *what);
 /* text % values, with the conversions %s, %r, %d, %i, %x, %X, %o, %f, %F, %e, %E, %g, %G and %%. */
@@ -146,7 +146,7 @@ bool jinja_text_equal(jinja_run *r, jinja_text a, jinja_text b);
 bool jinja_equal(jinja_run *r, jinja_value a, jinja_value b); /* Python's == */
 /* < 0, 0 or > 0; values without an order fail. */
 int jinja_order(jinja_run *r, jinja_value a, jinja_value b);
-/* Sorts by the keys; what has equal keys stays in its order. */
+/* Sorts by the keys; pairs with equal keys keep their order. */
 void jinja_sort(jinja_run *r, struct jinja_pair *pairs, size_t n, bool reverse);
 bool jinja_contains(jinja_run *r, jinja_value in, jinja_value value);
 /* The value of a key, or NULL. It may be overwritten. */

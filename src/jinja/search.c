@@ -1,4 +1,4 @@
-/* Parts of texts: finding them, and removing characters at the ends. Each character that is looked at counts. */
+/* Finds parts of texts, and removes characters at the ends. Each character that is looked at counts as a step. */
 #include "jinja/run_impl.h"
 
 /* A text as it is read: from its beginning, or back from its end. */
@@ -16,8 +16,8 @@ static bool is_at(jinja_run *r, reading in, reading part, size_t at) {
 }
 
 /*
- * The first place of a part, by a rolling hash (Rabin-Karp), which keeps the search linear in repetitive texts too.
- * Where a text was made so that hashes are equal and parts are not, the comparisons count.
+ * The first place of a part, by a rolling hash (Rabin-Karp), which keeps the search linear even in repetitive texts.
+ * The comparisons count as steps, because a text may be made so that hashes are equal although the parts are not.
  */
 static size_t find(jinja_run *r, reading in, reading part) {
     static const uint64_t factor = 0x9e3779b97f4a7c15ull;

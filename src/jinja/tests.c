@@ -53,7 +53,7 @@ static jinja_value is_upper(JINJA_ARGUMENTS) {
 
 /* --- two values --------------------------------------------------------------------------------------------------- */
 
-/* Python's `is`. Texts and numbers are refused: here they have no identity apart from their value. */
+/* Python's `is`. Texts and numbers are refused, because here they have no identity apart from their value. */
 static jinja_value is_same(JINJA_ARGUMENTS) {
     if (of.kind != arg[0].kind) return jinja_bool(false);
     if (of.kind == JINJA_NONE) return jinja_bool(true);

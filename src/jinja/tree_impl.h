@@ -103,7 +103,7 @@ struct ls_jinja {
     bool generates; /* it has generation blocks */
 };
 
-/* What a macro does first with the name `caller`: one that reads it takes it as an argument. */
+/* What a macro does first with the name `caller`: a macro that reads it takes it as an argument. */
 typedef enum jinja_caller_use { JINJA_CALLER_UNUSED, JINJA_CALLER_READ, JINJA_CALLER_SET } jinja_caller_use;
 
 /* The state of parsing. The first error is kept; after it, every token reads as the end of the template. */

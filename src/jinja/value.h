@@ -17,8 +17,8 @@
 
 typedef uint32_t jinja_char;
 #define JINJA_CODE 0x1fffffu          /* mask of the code point; the marks are the bits above it */
-#define JINJA_FROM_DATA (1u << 31)    /* it comes from the variables, not from the template */
-#define JINJA_FROM_MESSAGE (1u << 30) /* and there from the message that the caller marked so */
+#define JINJA_FROM_DATA (1u << 31)    /* the character comes from the variables, not from the template */
+#define JINJA_FROM_MESSAGE (1u << 30) /* and there, from the message that the caller marked with this */
 #define JINJA_GENERATED (1u << 29)    /* a generation block wrote it */
 #define JINJA_CALLERS (0xffu << 21)   /* these mean what the caller says */
 
