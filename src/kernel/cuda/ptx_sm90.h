@@ -5,12 +5,11 @@
  *
  * The products are asynchronous. The behaviour is undefined if one of these rules is broken, and the replacement
  * detects it:
- *  - call ls_products_fence before the first product, and after sums or a were written by other instructions;
- *  - call ls_products_commit and ls_products_wait before the sums are read or written, and before a or b is
- * overwritten;
- *  - a thread that wrote an operand to shared memory, by a store or by a copy that it waited for, calls
- * ls_shared_fence; then follows a barrier with the threads that multiply;
- *  - all warps of a group execute the same products, with all lanes.
+ *  - Call ls_products_fence before the first product, and after other instructions wrote sums or a.
+ *  - Call ls_products_commit and ls_products_wait before sums are read or written, and before a or b is overwritten.
+ *  - After a thread wrote an operand to shared memory, by a store or by a copy that it waited for, it calls
+ *    ls_shared_fence, and then all threads that multiply pass a barrier.
+ *  - All warps of a group execute the same products, with all lanes.
  */
 #ifndef LS_CUDA_PTX_SM90_H
 #define LS_CUDA_PTX_SM90_H
@@ -30,10 +29,11 @@ enum ls_order { LS_SUMMED_SIDE_BY_SIDE = 0, LS_OTHERS_SIDE_BY_SIDE = 1 };
 /*
  * The descriptor of an operand in shared memory, with the swizzle of 128 bytes: bits 4 to 6 of an element's address are
  * xor'ed with bits 7 to 9. A row has 64 elements (128 bytes), and 8 rows are a pattern of 1,024 bytes, which begins at
- * a multiple of 1,024. Distances are in bytes, multiples of 16. SUMMED_SIDE_BY_SIDE: a row is a row of a or a column of
- * b. `stride` is the distance of patterns; `leading` is not used. `at` may be within a row, at a multiple of 32 bytes.
- *   OTHERS_SIDE_BY_SIDE: a row belongs to one value of the index that is summed over. `stride` is the distance from 8
- * of these values to the next 8, `leading` the distance from 64 values of the other index to the next 64.
+ * a multiple of 1,024. Distances are in bytes, multiples of 16.
+ *  - SUMMED_SIDE_BY_SIDE: a row is a row of a or a column of b. `stride` is the distance of patterns; `leading` is not
+ *    used. `at` may be within a row, at a multiple of 32 bytes.
+ *  - OTHERS_SIDE_BY_SIDE: a row belongs to one value of the index that is summed over. `stride` is the distance from 8
+ *    of these values to the next 8, `leading` the distance from 64 values of the other index to the next 64.
  */
 static __device__ __forceinline__ uint64_t ls_descriptor(const void *at, unsigned leading, unsigned stride) {
     const uint64_t address = ls_shared_address(at);
