@@ -1,4 +1,4 @@
-/* How the devices of ranks meet that send each other messages: what all of them must agree on. */
+/* Connects the devices of ranks that send each other messages: the parts in which all ranks must agree. */
 #include "device/device_impl.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ ls_status ls_device_agree(const ls_device_ranks *ranks, ls_status mine) {
     return mine.code != LS_OK ? mine : status;
 }
 
-/* What a rank says of itself to all others. */
+/* What a rank tells all others about itself. */
 typedef struct introduction {
     ls_status status;
     ls_device_handle handle;

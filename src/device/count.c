@@ -1,4 +1,4 @@
-/* Messages of rows whose number is known when they are executed. */
+/* Messages with a number of rows that is known only when they are executed. */
 #include "device/device.h"
 
 #include <string.h>

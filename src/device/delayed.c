@@ -1,16 +1,16 @@
 /*
  * The device delayed, for tests: "delayed:SEED[:awaited|:messages|:recorded][:CALL=N]". Each queue has a thread, which
- * executes what is launched there after a random time, with threads of its own. What is right on it does not rely on a
- * launch having been executed when the call returns.
+ * executes a launch after a random time, with a thread pool of its own. Code that works on this device does not rely on
+ * a launch having been executed when the call returns.
  *
- *   - Memory that it allocates is mapped twice. At `base` nobody can access it unless a launch is being executed; the
- *     host's copies and transports use the other mapping. A pointer into an arena that the host kept ends the process.
- *     A heap that others access too cannot be closed so.
- *   - Launches that access the same bytes, and of which neither comes after the other, are an error (judge.c).
- *   - A queue has room for few launches, if the host asks; one that it launches without asking is taken, too.
- *   - awaited: it has no holds, as a device on whose queues a transport cannot order.
- *   - messages: it executes what ranks say to each other, which are threads of one process.
- *   - recorded: the same, and its launches can be recorded.
+ *   - Allocated memory is mapped twice. At `base` it can be accessed only while a launch is being executed; the host's
+ *     copies and transports use the other mapping. If the host uses a pointer into an arena that it kept, the process
+ *     ends. An adopted heap cannot be protected in this way, because others access it too.
+ *   - If two launches access the same bytes and neither comes after the other, this is an error (judge.c).
+ *   - A queue has room for few launches if the host asks; launches without asking are accepted too.
+ *   - awaited: it has no holds, like a device on whose queues a transport cannot order its work.
+ *   - messages: it executes the communication between ranks, which are threads of one process.
+ *   - recorded: like messages, and launches can be recorded.
  *   - CALL=N: the N-th call of that kind fails, or the N-th execution of a launch (kind_names has the kinds).
  */
 #include "device/device_impl.h"
@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* One of so many launches is delayed, and by how much at most. */
+/* One of LAUNCHES_FOR_A_DELAY launches is delayed. */
 enum { LAUNCHES_FOR_A_DELAY = 4, MOST_DELAY_MICROSECONDS = 200 };
 
 /* What can fail. */
@@ -58,7 +58,7 @@ struct operation {
     int n_after;
     void (*run)(void *context, ls_pool *pool);
     void *context;
-    bool has_message; /* without one, and without run, it is a hold */
+    bool has_message; /* without a message and without run, the operation is a hold */
     ls_device_message message;
 };
 
@@ -66,7 +66,7 @@ static bool is_hold(const operation *o) { return o->run == NULL && !o->has_messa
 
 typedef struct delayed delayed;
 
-/* Launches of a queue that may be outstanding when the host asks for room. Few, so that it is often short of it. */
+/* Launches of a queue that may be outstanding when the host asks for room: few, so that room is often short. */
 enum { ROOM = 6 };
 
 typedef struct queue {
@@ -76,9 +76,9 @@ typedef struct queue {
     pthread_t thread;
     ls_pool *pool;
     operation *first, **end;               /* launched and not executed, in order */
-    int outstanding;                       /* their number */
-    uint64_t launched, executed, released; /* numbers */
-    uint64_t draws;                        /* random numbers so far */
+    int outstanding;                       /* how many these are */
+    uint64_t launched, executed, released; /* the highest number of each */
+    uint64_t draws;                        /* random numbers drawn so far */
 } queue;
 
 /* All of it is protected by the lock. */
@@ -88,7 +88,7 @@ struct delayed {
     pthread_cond_t changed;
     uint64_t seed;
     call_kind failing_kind;
-    long calls, failing; /* of that kind: so far; and the one that fails, 0: none */
+    long calls, failing; /* calls of failing_kind so far; the number of the one that fails, 0: none */
     ls_status failed;    /* the first failure; then nothing is executed any more */
     bool closing;
     int running; /* launches that are being executed */
@@ -99,7 +99,7 @@ struct delayed {
 static void lock(delayed *d) { pthread_mutex_lock(&d->lock); }
 static void unlock(delayed *d) { pthread_mutex_unlock(&d->lock); }
 
-/* Counts a call. The failure that the settings ask for, or an earlier one. */
+/* Counts a call. Returns the failure that the settings ask for, or an earlier one. */
 static ls_status count_call(delayed *d, call_kind kind) {
     if (d->failed.code == LS_OK && kind == d->failing_kind && ++d->calls == d->failing)
         d->failed =
@@ -143,7 +143,7 @@ static void free_arena(ls_device *device, ls_device_arena *arena) {
     ls_memory_unmap(arena->source, arena->bytes);
 }
 
-/* Opens or closes the memory at `base` of all arenas. */
+/* Allows or forbids access to the memory at `base` of all arenas. */
 static void protect(const delayed *d, int protection) {
     for (int i = 0; i < d->device->n_arenas; i++) {
         const ls_device_arena *arena = &d->device->arenas[i];
@@ -179,9 +179,9 @@ static ls_status clear_bytes(ls_device *device, const ls_device_arena *arena, co
     return ls_device_host_clear(device, arena, range);
 }
 
-/* --- what messages address ---------------------------------------------------------------------------------------- */
+/* --- the addresses of messages ------------------------------------------------------------------------------------ */
 
-/* A handle's bytes. */
+/* The contents of a handle. */
 typedef struct shared_arena {
     pid_t process;
     char *source;
@@ -236,7 +236,7 @@ static bool may_start(const queue *q, const operation *o) {
     return !is_hold(o) || q->released >= o->number;
 }
 
-/* Without the lock. */
+/* Called without the lock. */
 static void delay(const queue *q, uint64_t draw) {
     const uint64_t microseconds =
         ls_rng_below(q->d->seed, (uint64_t)q->index, draw, (uint64_t)LAUNCHES_FOR_A_DELAY * MOST_DELAY_MICROSECONDS);
@@ -282,7 +282,7 @@ static void exchange(queue *q, const operation *o) {
     }
 }
 
-/* The first operation of a queue has been executed. */
+/* Removes the first operation of a queue, which has been executed. */
 static void pop(queue *q) {
     operation *o = q->first;
     q->executed = o->number;
@@ -293,7 +293,7 @@ static void pop(queue *q) {
     free(o);
 }
 
-/* Goes past all holds that are over, and wakes the threads of the queues, whose next launch may now start. */
+/* Removes all holds that are released, and wakes the threads of the queues, whose next launch may now start. */
 static void pass_holds(delayed *d) {
     bool moved;
     do {

@@ -30,7 +30,7 @@ static ls_status unknown_device(const char *name) {
                     known);
 }
 
-/* LS_INVALID: what stands behind the name is nothing that such a device takes. */
+/* LS_INVALID: the name has settings though the device takes none, or a colon without settings. */
 static ls_status check_settings(const ls_device_row *row, const char *name) {
     const char *colon = strchr(name, ':');
     if (colon == NULL || (row->settings != NULL && colon[1] != 0)) return ls_ok();
@@ -38,7 +38,7 @@ static ls_status check_settings(const ls_device_row *row, const char *name) {
     return ls_error(LS_INVALID, "device '%s': expected %s or %s:%s", name, row->name, row->name, row->settings);
 }
 
-/* What a setting means. */
+/* Finds the device's name and its row from a setting. */
 static ls_status choose(const char *setting, const char **name, const ls_device_row **row) {
     if (setting == NULL) setting = getenv("LONGSPAN_DEVICE");
     if (setting == NULL) setting = ls_device_cpu.name;
@@ -198,7 +198,7 @@ ls_status ls_device_clear(ls_device *device, const ls_device_arena *arena, const
     return device->row->clear(device, arena, range);
 }
 
-/* --- memory of a caller's ----------------------------------------------------------------------------------------- */
+/* --- memory of a caller ------------------------------------------------------------------------------------------- */
 
 static ls_status check_caller(const ls_device *device) {
     if (device->row->follow != NULL) return ls_ok();
@@ -233,7 +233,7 @@ ls_status ls_device_connect(ls_device *device, const ls_device_ranks *ranks, siz
     ls_device_arena *arena = &device->arenas[device->n_arenas];
     *arena = (ls_device_arena){.bytes = heap_bytes};
     const ls_status status = device->row->connect(device, ranks, arena, out);
-    if (arena->base != NULL || status.code == LS_OK) device->n_arenas++; /* it is freed with the others */
+    if (arena->base != NULL || status.code == LS_OK) device->n_arenas++; /* the arena is freed with the others */
     if (status.code == LS_OK) *heap = arena;
     return status;
 }

@@ -1,11 +1,11 @@
 /*
- * Judges whether launches that access the same bytes come after each other. Each launch has a clock: for each queue the
- * highest number that has been executed before it starts, as far as its events, its queue's order and what the host had
- * seen executed say. Two launches that access the same bytes race, unless both only read them, or the clock of one has
- * the other. Only launches that the host has not seen executed are kept: all later ones come after the others.
+ * Checks that launches that access the same bytes are ordered. Each launch has a clock: for each queue, the highest
+ * number that is known to have been executed before the launch starts. This follows from its events, from the order of
+ * its queue, and from what the host had seen executed. Two launches that access the same bytes race, unless both only
+ * read them or the clock of one includes the other. Only launches that the host has not seen executed are kept, because
+ * all later launches come after the others.
  *
- * How long anything takes plays no role, so that a missing event is found in the first run, whoever happens to be
- * first.
+ * The result does not depend on how long launches take, so that a missing event is found in the first run.
  */
 #include "device/device_impl.h"
 
@@ -22,8 +22,8 @@ typedef struct entry {
 
 struct ls_judge {
     int queues;
-    uint64_t *seen; /* by queue: what the host has seen executed */
-    entry *entries; /* launched and not seen executed, in the order of launching */
+    uint64_t *seen; /* by queue: the highest number that the host has seen executed */
+    entry *entries; /* launches that were not seen executed, in the order of launching */
     size_t n, capacity;
 };
 
@@ -44,13 +44,13 @@ void ls_judge_destroy(ls_judge *judge) {
     free(judge);
 }
 
-/* The clock comes to know what the other one knows. */
+/* Raises a clock to include all that another clock includes. */
 static void raise_clock(const ls_judge *judge, uint64_t *clock, const uint64_t *other) {
     for (int q = 0; q < judge->queues; q++)
         if (other[q] > clock[q]) clock[q] = other[q];
 }
 
-/* What has been executed when the event has happened: the last launch of the queue that it includes, and its clock. */
+/* Raises a clock to include the event, and the clock of the last launch that the event includes. */
 static void raise_to_event(const ls_judge *judge, uint64_t *clock, ls_event event) {
     for (size_t i = judge->n; i-- > 0;) {
         const entry *e = &judge->entries[i];

@@ -19,7 +19,8 @@ ls_status ls_memory_map(size_t bytes, void **out) {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return ls_error(LS_NO_MEMORY, "%zu bytes of memory cannot be mapped: %s", bytes, strerror(errno));
-    (void)madvise(memory, bytes, MADV_HUGEPAGE); /* nothing depends on these two: old kernels know neither */
+    (void)madvise(memory, bytes,
+                  MADV_HUGEPAGE); /* old kernels know neither of these two calls, and nothing depends on them */
     (void)prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, memory, bytes, "longspan");
     *out = memory;
     return ls_ok();

@@ -1,4 +1,4 @@
-/* Launches; and recordings: copies of launches, with what they refer to, that are launched again and again. */
+/* Launches, and recordings: copies of launches and of what they point to, which can be launched many times. */
 #include "device/device_impl.h"
 
 #include <stdlib.h>
@@ -46,7 +46,7 @@ ls_status ls_device_record_end(ls_device *device, ls_device_recording **out) {
     device->recording = false;
     r->after = calloc((size_t)r->most_after + 1, sizeof *r->after);
     if (r->after == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate a recording of launches");
-    for (size_t i = 0; i < r->n; i++) { /* the list stays where it is from now on */
+    for (size_t i = 0; i < r->n; i++) { /* from now on the list does not move */
         ls_recorded *mine = &r->list[i];
         mine->work.after = mine->after;
         if (mine->work.message != NULL) mine->work.message = &mine->message;

@@ -1,9 +1,7 @@
-/* Memory of a CUDA device that is a caller's, and what the caller has put on a stream. */
+/* Memory of a CUDA device that belongs to a caller, and the caller's streams. */
 #include "device/cuda/cuda_impl.h"
 
-/* In the context of the calling thread, which is the stream's: the handle of a default stream means another one in
- * each.
- */
+/* Called in the context of the calling thread, which is the stream's: a default stream's handle differs by context. */
 ls_status ls_cuda_follow(ls_device *device, void *stream) {
     const cuda *c = device->state;
     return ls_cuda_check(&c->driver, c->driver.cuStreamSynchronize(stream), "cuStreamSynchronize",

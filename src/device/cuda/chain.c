@@ -1,9 +1,9 @@
 /*
- * The works of a recording, queue by queue. A queue writes its number not after each work, but as often as somebody
+ * The works of a recording, queue by queue. A queue does not write its number after each work, but only when somebody
  * needs it:
- *   - after a work that another queue comes after, a message, and the last one of a graph;
- *   - before whatever waits, so that all that does not wait for others is known to be executed while they are late;
- *   - after each CUDA_SILENT works, so that a long computation is seen to go on.
+ *   - after a work that works of other queues come after, after a message, and after the last work of a graph;
+ *   - before a work that waits, so that while the queue waits, its earlier works are known to have been executed;
+ *   - after each CUDA_SILENT works, so that the progress of a long computation is seen.
  */
 #include "device/cuda/chain.h"
 
@@ -39,9 +39,9 @@ static cuda_chains *make_chains(int queues, ls_device_recording *recording) {
     return made;
 }
 
-/* Leaves out what a work comes after, where it has been waited for in this queue before. */
+/* Leaves out events for which an earlier work of this queue has waited, and events of the queue itself. */
 static void leave_out_implied(const cuda_chain *chain, int queues) {
-    uint64_t *waited = LS_NEW_ARRAY(chain->memory, uint64_t, queues); /* by queue: the highest number */
+    uint64_t *waited = LS_NEW_ARRAY(chain->memory, uint64_t, queues); /* by queue: the highest number so far */
     for (size_t i = 0; i < chain->n; i++) {
         ls_recorded *r = chain->works[i];
         int n = 0;
@@ -55,7 +55,7 @@ static void leave_out_implied(const cuda_chain *chain, int queues) {
     }
 }
 
-/* The first work of a chain with this number or a higher one. */
+/* The index of the first work of a chain with this number or a higher one. */
 static size_t find_work(const cuda_chain *chain, uint64_t number) {
     size_t first = 0, past = chain->n;
     while (first < past) {
@@ -68,7 +68,7 @@ static size_t find_work(const cuda_chain *chain, uint64_t number) {
     return first;
 }
 
-/* What other queues come after is told. */
+/* Marks the works of other queues that works of this chain come after: their numbers are written. */
 static void tell_others(const cuda_chains *all, const cuda_chain *chain) {
     for (size_t i = 0; i < chain->n; i++) {
         const ls_recorded *r = chain->works[i];

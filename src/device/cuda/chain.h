@@ -1,10 +1,10 @@
-/* What a recording has for each queue: its works in order, cut into segments, each of which becomes a graph. */
+/* The part of a recording for each queue: its works in order, divided into segments, each of which becomes a graph. */
 #ifndef LS_DEVICE_CUDA_CHAIN_H
 #define LS_DEVICE_CUDA_CHAIN_H
 
 #include "device/cuda/cuda_impl.h"
 
-/* A node of the graph: words that follow each other, with the values that they have when nothing has been run. */
+/* A node of a graph: operations on words, one directly after the other, with the values that were recorded. */
 typedef struct cuda_chain_words cuda_chain_words;
 struct cuda_chain_words {
     cuda_chain_words *next;
@@ -27,9 +27,9 @@ struct cuda_chain {
     ls_arena *memory; /* of all chains of the recording */
     int queue;
     ls_recorded **works; /* n of them, in order */
-    bool *told;          /* by work */
+    bool *told;          /* by work: the queue writes its number after the work */
     size_t n, n_segments;
-    cuda_segment *segments, *captured; /* which is being captured */
+    cuda_segment *segments, *captured; /* captured: the segment that is being captured */
 };
 
 /* A recording's state. */
@@ -38,7 +38,7 @@ typedef struct cuda_chains {
     cuda_chain *of; /* by queue */
 } cuda_chains;
 
-/* Those of a recording, and which works write their numbers. The arena `memory` is the caller's to destroy. */
+/* Makes the chains of a recording, and decides which numbers are written. The caller destroys the arena `memory`. */
 cuda_chains *ls_cuda_chains_make(int queues, ls_device_recording *recording);
 /* The number of the last work of a segment. */
 uint64_t ls_cuda_last_number(const cuda_chain *chain, const cuda_segment *s);

@@ -1,4 +1,4 @@
-/* The context of a CUDA device: entering it, its pinned memory, and the errors of its calls. */
+/* The context of a CUDA device: entering it, pinned memory for it, and the errors of calls in it. */
 #include "device/cuda/cuda_impl.h"
 
 ls_status ls_cuda_enter(const cuda *c) {

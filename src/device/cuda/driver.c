@@ -9,7 +9,7 @@
 /* The first release of the driver that has all functions. */
 #define OLDEST_VERSION 12030
 
-/* The toolkit's own declaration has these, too (tests/cuda/check_driver.c). */
+/* The same as in the toolkit's own declarations (tests/cuda/check_driver.c). */
 _Static_assert(offsetof(struct CUDA_MEMCPY2D_st, dstPitch) == 104, "dstPitch");
 _Static_assert(sizeof(struct CUDA_MEMCPY2D_st) == 128, "a copy of rows");
 _Static_assert(offsetof(ls_cuda_word_op, writeValue.flags) == 24, "flags");
@@ -36,7 +36,7 @@ static ls_status find_functions(void *library, const char *file, ls_cuda_driver 
     return ls_ok();
 }
 
-/* Before all else: a driver that is too old may lack functions, and says so best by its number. */
+/* Called first: a driver that is too old may lack functions, and its version explains this best. */
 static ls_status check_version(void *library, const char *file) {
     unsigned (*get_version)(int *);
     void *const found = dlsym(library, "cuDriverGetVersion");
@@ -55,7 +55,7 @@ static const char *file_of_driver(void) {
     return file != NULL ? file : "libcuda.so.1";
 }
 
-/* Its functions refuse to do anything before it is initialised. */
+/* Before it is initialised, functions of the driver return LS_CUDA_NOT_INITIALIZED. */
 bool ls_cuda_driver_is_used(void) {
     void *library = dlopen(file_of_driver(), RTLD_NOW | RTLD_NOLOAD);
     void *const found = library != NULL ? dlsym(library, "cuDeviceGetCount") : NULL;

@@ -1,7 +1,7 @@
 /*
- * The CUDA driver, loaded when it is needed: Longspan is built without NVIDIA's toolkit, and runs where no GPU is. The
- * types, numbers and prototypes are those of the driver's binary interface (tests/cuda/check_driver.c compares them
- * with the toolkit's header where that is).
+ * The CUDA driver, loaded when it is needed: Longspan is built without NVIDIA's toolkit, and runs on machines without a
+ * GPU. The types, numbers and prototypes are those of the driver's binary interface (tests/cuda/check_driver.c compares
+ * them with the toolkit's header, if it is installed).
  */
 #ifndef LS_DEVICE_CUDA_DRIVER_H
 #define LS_DEVICE_CUDA_DRIVER_H
@@ -29,32 +29,32 @@ enum {
 enum {
     LS_CUDA_64_BIT_STREAM_WORDS = 122,  /* an attribute: streams can wait for and write words of 64 bits */
     LS_CUDA_PROCESSORS = 16,            /* attributes: multiprocessors */
-    LS_CUDA_CACHE_BYTES = 38,           /* of the cache that they share */
+    LS_CUDA_CACHE_BYTES = 38,           /* the cache that they share */
     LS_CUDA_STREAM_NON_BLOCKING = 1,    /* it does not wait for the default stream */
-    LS_CUDA_HOST_PORTABLE = 1,          /* pinned for all contexts; of memory that is allocated, or registered */
-    LS_CUDA_HOST_MAPPED = 2,            /* with an address of the device; of both, too */
-    LS_CUDA_WAIT_WORD = 4,              /* what is done with a word of 64 bits: wait for it */
+    LS_CUDA_HOST_PORTABLE = 1,          /* pinned for all contexts; for memory that is allocated or registered */
+    LS_CUDA_HOST_MAPPED = 2,            /* with an address for the device; for both, as well */
+    LS_CUDA_WAIT_WORD = 4,              /* operations on a word of 64 bits: wait for it */
     LS_CUDA_WRITE_WORD = 5,             /* or set it */
     LS_CUDA_WAIT_GEQ = 0,               /* until the word is the value or greater */
     LS_CUDA_WRITE_DEFAULT = 0,          /* after all earlier writes of the stream are visible everywhere */
     LS_CUDA_CAPTURE_RELAXED = 2,        /* the thread that captures may make any call meanwhile */
-    LS_CUDA_CAPTURE_ACTIVE = 1,         /* a stream captures, and nothing has spoiled it */
+    LS_CUDA_CAPTURE_ACTIVE = 1,         /* a stream is captured, and the capture is valid */
     LS_CUDA_IPC_ENABLE_PEER_ACCESS = 1, /* memory of another process may be another device's */
     LS_CUDA_MEMORY_HOST = 1,            /* kinds of memory in a copy */
     LS_CUDA_MEMORY_DEVICE = 2,
-    LS_CUDA_MEMORY_KIND = 2, /* what can be asked of an address: the kind of its memory, if the driver knows it */
+    LS_CUDA_MEMORY_KIND = 2, /* an attribute of an address: the kind of its memory, if the driver knows the address */
 };
 
 #ifndef __cuda_cuda_h__ /* the toolkit's header, in the test that compares */
-/* Memory of a device, for other processes. */
+/* A handle of memory of a device, for other processes. */
 struct CUipcMemHandle_st {
     char reserved[64];
 };
-/* What tells a device from all others, of other hosts, too. */
+/* The unique id of a device among those of all hosts. */
 struct CUuuid_st {
     char bytes[16];
 };
-/* A copy of `height` rows. Of each side the fields of its kind of memory count. */
+/* A copy of `Height` rows. For each side, the fields of its kind of memory are used. */
 struct CUDA_MEMCPY2D_st {
     size_t srcXInBytes, srcY;
     unsigned srcMemoryType;
@@ -70,7 +70,7 @@ struct CUDA_MEMCPY2D_st {
     size_t dstPitch;
     size_t WidthInBytes, Height;
 };
-/* What a stream does with a word; the driver's two forms are the same. */
+/* An operation of a stream on a word; the driver's two forms have the same layout. */
 union CUstreamBatchMemOpParams_union {
     unsigned operation;
     struct {
@@ -82,7 +82,7 @@ union CUstreamBatchMemOpParams_union {
     } waitValue, writeValue;
     uint64_t pad[6];
 };
-/* What a node of a graph does with words, one after the other. */
+/* The operations on words of a node of a graph, one after the other. */
 struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st {
     ls_cuda_context ctx;
     unsigned count;
@@ -92,7 +92,7 @@ struct CUDA_BATCH_MEM_OP_NODE_PARAMS_v1_st {
 struct CUgraphEdgeData_st;
 #endif
 
-/* X(function, (arguments)): all that are used. Each returns a result. */
+/* X(function, (arguments)) for each function that is used. Each returns a result. */
 #define LS_CUDA_FUNCTIONS(X)                                                                                      \
     X(cuInit, (unsigned flags))                                                                                   \
     X(cuDriverGetVersion, (int *version))                                                                         \
@@ -155,17 +155,17 @@ typedef struct ls_cuda_driver {
 } ls_cuda_driver;
 
 /*
- * Loads libcuda.so.1, or the file that LONGSPAN_CUDA_DRIVER names (for tests), and initialises it. It is never
- * unloaded. LS_UNSUPPORTED: it is not there, or too old, or finds no device.
+ * Loads libcuda.so.1, or the file that LONGSPAN_CUDA_DRIVER names (for tests), and initialises it. The driver is never
+ * unloaded. LS_UNSUPPORTED: the driver is missing or too old, or finds no device.
  */
 LS_MUST_USE ls_status ls_cuda_driver_load(ls_cuda_driver *out);
 
-/* Whether this process has loaded and initialised the driver: then those that it forks cannot use it. */
+/* Whether this process has loaded and initialised the driver; if so, processes forked from it cannot use the driver. */
 bool ls_cuda_driver_is_used(void);
 
 /*
- * LS_OK where the result is LS_CUDA_SUCCESS; else LS_FAULT, or LS_NO_MEMORY, with the call, the error's name and text,
- * and what was asked for.
+ * LS_OK if the result is LS_CUDA_SUCCESS; else LS_FAULT or LS_NO_MEMORY, with the call, the error's name and text, and
+ * the formatted description of what was asked for.
  */
 LS_MUST_USE ls_status ls_cuda_check(const ls_cuda_driver *driver, unsigned result, const char *call, const char *format,
                                     ...) LS_PRINTF(4, 5);

@@ -1,10 +1,12 @@
-/* The failure of a CUDA device: the first one, with what was outstanding then. */
+/* The failure of a CUDA device: the first failure, with the launches that were outstanding then. */
 #include "device/cuda/cuda_impl.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The first launch of a queue, no hold, that is not known to be executed. Under the lock. False: there is none. */
+/*
+ * The first launch of a queue, other than a hold, that is not known to have been executed. Under the lock. False: none.
+ */
 static bool find_outstanding(const cuda_queue *queue, const char **name, uint64_t *number) {
     const uint64_t executed = ls_cuda_executed(queue);
     const ls_device_work *work =
@@ -24,7 +26,7 @@ static bool find_outstanding(const cuda_queue *queue, const char **name, uint64_
     return false;
 }
 
-/* Of each queue the first. Under the lock. */
+/* Lists the first outstanding launch of each queue. Under the lock. */
 static void describe_outstanding(const cuda *c, char *text, size_t room) {
     text[0] = 0;
     for (int q = 0; q < c->device->options.queues; q++) {

@@ -1,11 +1,11 @@
 /*
- * Recordings of a CUDA device: for each queue graphs, which are launched on the queue's stream. A graph is made by
- * capturing what works of the queue put on a stream, so its nodes are a chain: nothing of a queue runs beside another
- * part of it, and queues wait for each other by words, as they do without graphs.
+ * Recordings of a CUDA device: for each queue there are graphs, which are launched on the queue's stream. A graph is
+ * made by capturing what works of the queue put on a stream, so its nodes are a chain: no two parts of a queue run at
+ * the same time, and queues wait for each other's words, as they do without graphs.
  *
- * A graph is a segment of the works (chain.h), and CUDA_AHEAD of a queue are launched beyond what it has executed:
- * whoever launches more than a stream takes is held up until the stream has room, behind what it waits for, perhaps for
- * ever. The watcher launches the next ones.
+ * A graph is a segment of the works (chain.h). At most CUDA_AHEAD graphs of a queue are launched beyond those that it
+ * has executed, because a launch blocks when the stream has no room: behind a wait, perhaps for ever. The watcher
+ * launches the next graphs.
  */
 #include "device/cuda/chain.h"
 
@@ -36,9 +36,9 @@ static ls_status check(const cuda *c, unsigned result, const char *call, const c
 }
 
 /*
- * The thread may make any call while it captures: a library may allocate or load something when it is called for the
- * first time. What other threads of the process do meanwhile does not matter to it, if they leave the stream alone:
- * that of a queue would be asked by the watcher, which spoils a graph.
+ * With LS_CUDA_CAPTURE_RELAXED, the thread may make any call while it captures, because a library may allocate or load
+ * something when it is first called. Other threads of the process may make any call that does not use the stream. The
+ * stream captured is not that of a queue, because the watcher queries those, which would invalidate the capture.
  */
 static ls_status capture(const cuda *c, cuda_chain *chain) {
     const ls_cuda_driver *driver = &c->driver;
@@ -52,7 +52,7 @@ static ls_status capture(const cuda *c, cuda_chain *chain) {
     return status.code != LS_OK ? status : check(c, result, "cuStreamEndCapture", chain, s);
 }
 
-/* What the first launch would do otherwise, while others wait. */
+/* Instantiates and uploads a graph now. Otherwise its first launch would, while other ranks wait. */
 static ls_status make_executable(const cuda *c, const cuda_chain *chain, cuda_segment *s) {
     const ls_cuda_driver *driver = &c->driver;
     ls_cuda_executable executable;
@@ -112,7 +112,7 @@ void ls_cuda_free_graphs(const cuda *c, ls_device_recording *recording) {
 
 /* --- launching them ----------------------------------------------------------------------------------------------- */
 
-/* The words of a run. */
+/* Sets the values of a graph's words for a run. */
 static ls_status set_words(const cuda *c, const cuda_segment *s, const cuda_run *run) {
     for (const cuda_chain_words *w = s->words; w != NULL; w = w->next) {
         ls_cuda_word_op words[CUDA_WORDS];
@@ -132,7 +132,7 @@ static void note_launched(cuda *c, cuda_run *run) {
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Gives the graphs that a queue has room for their words. */
+/* Sets the words of the graphs for which a queue has room. */
 static ls_status make_ready(const cuda *c, cuda_queue *q) {
     cuda_run *run = &q->run;
     const cuda_chain *chain = run->chain;
@@ -154,7 +154,10 @@ static ls_status launch_next(cuda *c, cuda_queue *q) {
     return ls_ok();
 }
 
-/* All words first: where one fails when nothing is launched, nothing waits. Then the queues in turn. */
+/*
+ * First sets all words: if this fails when nothing has been launched, nothing waits. Then launches graphs of the queues
+ * in turn.
+ */
 static ls_status launch_some(cuda *c) {
     const int queues = c->device->options.queues;
     for (int q = 0; q < queues; q++)
@@ -164,7 +167,7 @@ static ls_status launch_some(cuda *c) {
     return ls_ok();
 }
 
-/* Some graphs of the run were launched, and some not. Under the lock. */
+/* Whether some graphs of the run were launched and some were not. Under the lock. */
 static bool is_torn(const cuda *c) {
     bool any = false, left = false;
     for (int q = 0; q < c->device->options.queues; q++) {
@@ -186,7 +189,7 @@ ls_status ls_cuda_go_on(cuda *c) {
     return status;
 }
 
-/* The queues' part of a run begins. */
+/* Begins each queue's part of a run. */
 static void begin(cuda *c, const cuda_chains *all, uint64_t shift, uint64_t times) {
     pthread_mutex_lock(&c->run_lock);
     pthread_mutex_lock(&c->lock);

@@ -1,10 +1,10 @@
 /*
- * Kernels that are loaded before anything waits, where no graphs are made: their launches are captured, which loads
- * what they need, into a graph that is never launched. With graphs making these does it.
+ * Loads kernels before anything waits, if the device makes no graphs: launches are captured into a graph that is never
+ * launched, which loads what they need. If the device makes graphs, making them loads the kernels.
  */
 #include "device/cuda/cuda_impl.h"
 
-/* Messages are left out: a library of a route counts its calls. */
+/* Without the messages, because the library of a route counts calls. */
 static ls_status launch_kernels(const cuda *c, const ls_device_recording *recording) {
     for (size_t i = 0; i < recording->n; i++) {
         const ls_device_work *work = &recording->list[i].work;
@@ -13,7 +13,7 @@ static ls_status launch_kernels(const cuda *c, const ls_device_recording *record
     return ls_ok();
 }
 
-/* Relaxed, as where graphs are made. */
+/* Relaxed, as in graphs.c. */
 static ls_status capture(const cuda *c, const ls_device_recording *recording) {
     const ls_cuda_driver *driver = &c->driver;
     ls_cuda_graph graph = NULL;

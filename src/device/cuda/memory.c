@@ -1,13 +1,13 @@
 /*
- * Memory of a CUDA device. What it allocates is its own, and the host's copies go by way of pinned memory on a stream
- * of their own, beside queues that may be held. What it adopts, and what it allocates of the host, is the host's
- * memory, pinned and mapped.
+ * Memory of a CUDA device. Allocated arenas are in the device's own memory; the host's copies go through pinned memory,
+ * on a stream of their own, independent of queues that may be held. Adopted arenas, and arenas allocated in memory of
+ * the host, are the host's memory, pinned and mapped.
  */
 #include "device/cuda/cuda_impl.h"
 
 #include <string.h>
 
-/* Rows of a copy may be so far apart. */
+/* The largest distance of rows in a copy. */
 #define MOST_PITCH ((int64_t)INT32_MAX)
 
 /* --- arenas ------------------------------------------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ static ls_status allocate_host(cuda *c, ls_device_arena *arena) {
     void *memory;
     LS_TRY(ls_cuda_pin(c, arena->bytes, &memory));
     memset(memory, 0, arena->bytes);
-    arena->base = arena->source = memory; /* of pinned memory the device's address is the host's */
+    arena->base = arena->source = memory; /* pinned memory has the same address for the device as for the host */
     return ls_ok();
 }
 
@@ -91,7 +91,7 @@ static bool is_of_host(const ls_device_arena *arena) { return arena->adopted || 
 
 /* --- a range as boxes of bytes ------------------------------------------------------------------------------------ */
 
-/* Goes on by some pieces of the innermost dimension, at most to its end. */
+/* Advances by some pieces of the innermost dimension, at most to its end. */
 static void go_on(ls_cuda_walk *w, int64_t pieces) {
     w->within = 0;
     w->i[0] += pieces;
@@ -154,7 +154,7 @@ static ls_status write_box(const cuda *c, ls_cuda_address base, const ls_cuda_bo
                          "%zu rows of %zu bytes to %s", b->rows, b->width, c->name);
 }
 
-/* By stages: as many boxes as it has room for, then the host's part. */
+/* Repeats: copies as many boxes as the stage has room for, then copies from the stage to the host's memory. */
 static ls_status read_range(cuda *c, ls_cuda_address base, const ls_range *from, char *out) {
     ls_cuda_walk w = {.range = from};
     size_t staged;

@@ -1,7 +1,7 @@
 /*
- * The driver's route: copies to the memory of a peer, by the copy engines; words that a stream sets and waits for.
- * Words lie in memory of the host that ranks share, pinned for each device that uses it. Ranks of one process know each
- * other's addresses; others open each other's memory by handles of the driver (CUDA IPC).
+ * The driver's route: the copy engines copy to the memory of a peer; streams set words and wait for words. Words are in
+ * memory of the host that ranks share, pinned for each device that uses it. Ranks of one process know each other's
+ * addresses; other ranks open each other's memory by handles of the driver (CUDA IPC).
  */
 #include "device/cuda/route.h"
 
@@ -9,22 +9,22 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Rows of a copy may be so far apart. */
+/* The largest distance of rows in a copy. */
 #define MOST_PITCH ((size_t)INT32_MAX)
 
 /* What a rank tells its peers. */
 typedef struct shared_rank {
     pid_t process;
     int ordinal;
-    ls_cuda_address heap, words; /* as its own process addresses them */
+    ls_cuda_address heap, words; /* addresses in the rank's own process */
     ls_cuda_memory_handle handle;
 } shared_rank;
 _Static_assert(sizeof(shared_rank) <= sizeof(ls_device_handle), "a handle has room for it");
 
 struct cuda_opened {
     cuda_opened *next;
-    void *pinned;           /* NULL: none */
-    ls_cuda_address memory; /* of a peer; 0: none */
+    void *pinned;           /* memory that was pinned; NULL: none */
+    ls_cuda_address memory; /* memory of a peer that was opened; 0: none */
 };
 
 /* --- what ranks share --------------------------------------------------------------------------------------------- */
@@ -77,13 +77,13 @@ static ls_status reach_device(cuda *c, int ordinal) {
     LS_TRY(ls_cuda_check(driver, driver->cuDevicePrimaryCtxRetain(&context, other), "cuDevicePrimaryCtxRetain",
                          "cuda:%d", ordinal));
     const unsigned result = driver->cuCtxEnablePeerAccess(context, 0);
-    (void)driver->cuDevicePrimaryCtxRelease_v2(other); /* the peer has it too */
+    (void)driver->cuDevicePrimaryCtxRelease_v2(other); /* the peer has retained it too */
     return result == LS_CUDA_PEER_ACCESS_ALREADY_ENABLED
                ? ls_ok()
                : ls_cuda_check(driver, result, "cuCtxEnablePeerAccess", "cuda:%d from %s", ordinal, c->name);
 }
 
-/* A rank of another process. */
+/* Opens the heap of a rank of another process. */
 static ls_status open_memory(cuda *c, const shared_rank *shared, ls_cuda_address *heap) {
     if (shared->heap == 0) return ls_ok();
     LS_TRY(ls_cuda_check(&c->driver,
@@ -111,7 +111,9 @@ static ls_status reach(ls_device *device, const ls_device_handle *handle, void *
     return ls_ok();
 }
 
-/* Some drivers and containers have no handles for other processes: so none is asked for where nobody needs one. */
+/*
+ * Some drivers and containers provide no handles for other processes, so a handle is requested only if one is needed.
+ */
 static ls_status find_processes(cuda *c, const ls_device_ranks *ranks) {
     const pid_t mine = getpid();
     pid_t *all = calloc((size_t)ranks->ranks, sizeof *all);
@@ -141,7 +143,7 @@ void ls_cuda_close_opened(cuda *c) {
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
-/* One piece as pieces of the form of another range of as many bytes. */
+/* If `range` is one piece, divides it into pieces of the form of another range, which has as many bytes. */
 static ls_range in_form_of(const ls_range *range, const ls_range *form) {
     if (!ls_range_is_flat(range) || ls_range_is_flat(form)) return *range;
     ls_range out = {.offset = range->offset, .length = form->length};
@@ -189,7 +191,7 @@ ls_status ls_cuda_copy_rows(cuda_submission *s, ls_cuda_address from, size_t fro
     return ls_cuda_check_work(s->c, driver->cuMemcpy2DAsync_v2(&copy, stream), "cuMemcpy2DAsync_v2", s->work);
 }
 
-/* Of two ranges of one form: rows of the innermost dimension at once, where they have a pitch. */
+/* Copies between two ranges of one form: all rows of the innermost dimension at once, if they have a pitch. */
 static ls_status copy_pieces(cuda_submission *s, ls_cuda_address source, const ls_range *from, ls_cuda_address target,
                              const ls_range *to) {
     const int64_t rows = has_pitch(from) && has_pitch(to) ? from->count[0] : 1;
@@ -209,7 +211,7 @@ static ls_status copy_pieces(cuda_submission *s, ls_cuda_address source, const l
 /* A place in a range. */
 typedef struct place {
     const ls_range *range;
-    size_t piece, within; /* bytes of the piece that are behind */
+    size_t piece, within; /* within: bytes of the piece that have been visited */
 } place;
 
 static size_t offset_of(const place *p) {
@@ -229,7 +231,7 @@ static void go_on(place *p, size_t bytes) {
     p->piece++;
 }
 
-/* Of any two ranges of as many bytes: what is one piece in both, piece after piece. */
+/* Copies between any two ranges of equal bytes, in parts that are contiguous in both. */
 static ls_status copy_overlaps(cuda_submission *s, ls_cuda_address source, const ls_range *from, ls_cuda_address target,
                                const ls_range *to) {
     place f = {.range = from}, t = {.range = to};

@@ -1,5 +1,5 @@
 /*
- * As much of NCCL's interface as the route "nccl" uses (route_nccl.c). tests/cuda/check_nccl.c compares it with the
+ * The part of NCCL's interface that the route "nccl" uses (route_nccl.c). tests/cuda/check_nccl.c compares it with the
  * library's header.
  */
 #ifndef LS_DEVICE_CUDA_NCCL_H
@@ -25,12 +25,12 @@ struct CUstream_st;
 
 #ifndef NCCL_H_ /* the library's header, in the test that compares */
 
-/* What makes the ranks of one communicator find each other. */
+/* The id by which the ranks of a communicator find each other. */
 typedef struct ls_nccl_id {
     char bytes[128];
 } ls_nccl_id;
 
-/* The settings of a communicator, as of 2.31: a later library reads as many bytes as it is told. */
+/* The settings of a communicator, as of 2.31; a later library reads only `size` bytes. */
 typedef struct ls_nccl_config {
     size_t size;
     unsigned magic, version;
@@ -40,7 +40,7 @@ typedef struct ls_nccl_config {
     const char *name;
     int collnet, cta_policy, shrink_share, nvls_ctas, channels_per_peer, nvlink_schedule, graph_usage;
     int rma_contexts, most_peers, graph_order, launch_order;
-    int rma_signals; /* of each pair of ranks: their numbers are less than that */
+    int rma_signals; /* for each pair of ranks; signals are numbered from 0 */
     int rma_eager, host_cft;
 } ls_nccl_config;
 
@@ -49,7 +49,7 @@ typedef struct ls_nccl_awaited {
 } ls_nccl_awaited;
 #endif
 
-/* X(function, (arguments)): all that are used. Each returns a result. */
+/* X(function, (arguments)) for each function that is used. Each returns a result. */
 #define LS_NCCL_FUNCTIONS(X)                                                                                           \
     X(ncclGetVersion, (int *version))                                                                                  \
     X(ncclGetUniqueId, (ls_nccl_id * id))                                                                              \
@@ -67,7 +67,7 @@ typedef struct ls_nccl_awaited {
 #define LS_NCCL_MEMBER(function, arguments) unsigned(*function) arguments;
 typedef struct ls_nccl {
     LS_NCCL_FUNCTIONS(LS_NCCL_MEMBER)
-    /* Of the last failure in this thread, or any; and of a result. */
+    /* The texts of the last failure, and of a result. */
     const char *(*ncclGetLastError)(ls_nccl_comm comm);
     const char *(*ncclGetErrorString)(unsigned result);
 } ls_nccl;

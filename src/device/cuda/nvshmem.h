@@ -1,6 +1,6 @@
 /*
- * As much of NVSHMEM's interface as the route "nvshmem" uses (route_nvshmem.c). tests/cuda/check_nvshmem.cpp compares
- * it with the library's headers.
+ * The part of NVSHMEM's interface that the route "nvshmem" uses (route_nvshmem.c). tests/cuda/check_nvshmem.cpp
+ * compares it with the library's headers.
  */
 #ifndef LS_DEVICE_CUDA_NVSHMEM_H
 #define LS_DEVICE_CUDA_NVSHMEM_H
@@ -9,12 +9,12 @@
 
 enum {
     LS_NVSHMEM_OLDEST_MAJOR = 3,
-    LS_NVSHMEM_BY_ID = 8,      /* how processes find each other: by an id that one of them has made */
-    LS_NVSHMEM_SIGNAL_SET = 9, /* a signal sets the word; another kind adds to it */
+    LS_NVSHMEM_BY_ID = 8,      /* processes find each other by an id that one of them has made */
+    LS_NVSHMEM_SIGNAL_SET = 9, /* a signal sets the word (another kind adds to it) */
     LS_NVSHMEM_GEQ = 5         /* until the word is the value or greater */
 };
 
-/* A struct says the version of its form and its bytes. */
+/* The version that a struct contains: that of its layout, and its size in bytes. */
 #define LS_NVSHMEM_VERSION(type) ((1 << 16) + (int)sizeof(type))
 
 struct CUstream_st;
@@ -44,7 +44,7 @@ typedef struct ls_nvshmem_attributes {
 } ls_nvshmem_attributes;
 #endif
 
-/* X(result, function, (arguments)): all that are used. An int is 0 where the call was fine. */
+/* X(result, function, (arguments)) for each function that is used. A result of type int is 0 if the call succeeded. */
 #define LS_NVSHMEM_FUNCTIONS(X)                                                                            \
     X(void, nvshmemx_vendor_get_version_info, (int *major, int *minor, int *patch))                        \
     X(int, nvshmemx_get_uniqueid, (ls_nvshmem_id * id))                                                    \

@@ -1,4 +1,4 @@
-/* The device "cuda[:N][:ROUTE][:launched]": a GPU of NVIDIA, by its driver. What it holds from opening to closing. */
+/* The device "cuda[:N][:ROUTE][:launched]": one of NVIDIA's GPUs, used through its driver. Opening and closing it. */
 #include "device/cuda/route.h"
 
 #include <errno.h>
@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the driver: as many streams of a context as that go to the hardware by ways of their own. */
+/* MOST_CONNECTIONS: the most streams of a context to which the driver can give separate connections to the hardware. */
 enum { MOST_CONNECTIONS = 32, MOST_DEVICES = 256 };
 
-/* Streams of this process on each GPU, also of several devices: they have one context. Under the lock. */
+/*
+ * Streams of this process on each GPU, over all devices of the process, because these share a context. Under the lock.
+ */
 static struct {
     pthread_mutex_t lock;
     int streams[MOST_DEVICES];
@@ -18,7 +20,7 @@ static struct {
 
 /* --- the process -------------------------------------------------------------------------------------------------- */
 
-/* What the driver reads from the environment when it is initialised. */
+/* The variables of the environment that the driver reads when it is initialised. */
 static const char *const connections_names[] = {"CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"};
 
 static bool set_connections(void) {
@@ -29,8 +31,8 @@ static bool set_connections(void) {
 }
 
 /*
- * Sets them where nobody has. Whoever reads the environment meanwhile in another thread may crash, so it is done when
- * the device is chosen, before there are ranks.
+ * Sets these variables if they are not set. Another thread that reads the environment meanwhile may crash, so this is
+ * done when the device is chosen, before there are ranks.
  */
 static ls_status prepare_process(void) {
     pthread_mutex_lock(&process.lock);
@@ -42,8 +44,8 @@ static ls_status prepare_process(void) {
 }
 
 /*
- * Streams that share a way to the hardware are executed in the order of their launches: one that waits for another may
- * hold it up for ever. *most: of streams of a GPU that have ways of their own.
+ * Streams that share a connection to the hardware are executed in the order of their launches: one that waits for
+ * another may block that other one for ever. *most: the number of streams of a GPU with connections of their own.
  */
 static ls_status check_connections(int streams, int *most) {
     *most = MOST_CONNECTIONS;
@@ -65,7 +67,7 @@ static ls_status check_connections(int streams, int *most) {
 
 static int streams_of(const cuda *c) { return c->device->options.queues + 1; }
 
-/* The streams of all devices of this process on one GPU share its ways: ranks that are threads. */
+/* All devices of this process on one GPU (ranks that are threads) share its connections. */
 static ls_status take_ways(cuda *c) {
     int most;
     LS_TRY(check_connections(streams_of(c), &most));
@@ -90,14 +92,14 @@ static void give_ways_back(const cuda *c) {
 
 /* --- which device ------------------------------------------------------------------------------------------------- */
 
-/* What the settings say. */
+/* The settings. */
 typedef struct wishes {
     int ordinal;                /* -1: any device */
-    const ls_cuda_route *route; /* NULL: that which fits */
-    bool launched;              /* what is recorded is no graph */
+    const ls_cuda_route *route; /* NULL: any route */
+    bool launched;              /* the device makes no graphs */
 } wishes;
 
-/* Of one setting: the number of a device, how messages go, "launched"; each once and in this order. */
+/* Reads one setting: the number of a device, a route, or "launched"; each at most once and in this order. */
 static bool read_setting(const char *word, wishes *w) {
     char *end;
     const long n = strtol(word, &end, 10);
@@ -127,7 +129,7 @@ static ls_status read_settings(const char *settings, wishes *out) {
                     settings);
 }
 
-/* *count: of all devices. `asked`: as of read_settings. */
+/* *count: the number of devices. asked: wishes.ordinal; it must exist. */
 static ls_status count_devices(const ls_cuda_driver *driver, int asked, int *count) {
     int devices;
     LS_TRY(ls_cuda_check(driver, driver->cuDeviceGetCount(&devices), "cuDeviceGetCount", "all devices"));
@@ -140,7 +142,7 @@ static ls_status count_devices(const ls_cuda_driver *driver, int asked, int *cou
     return ls_ok();
 }
 
-/* Where no device is asked for: that of the rank among those of its machine, in turn. */
+/* Chooses the device that was asked for; if none was, the ranks of the machine take devices in turn. */
 static ls_status choose(cuda *c, int asked) {
     int devices;
     LS_TRY(count_devices(&c->driver, asked, &devices));
@@ -148,7 +150,7 @@ static ls_status choose(cuda *c, int asked) {
     return ls_ok();
 }
 
-/* Its name for messages; and whether it can do what is needed. */
+/* Finds the device's name for messages, and whether it can do what is needed. */
 static ls_status describe(cuda *c) {
     const ls_cuda_driver *driver = &c->driver;
     char model[64];
@@ -197,7 +199,9 @@ static ls_status make_stream(const cuda *c, int priority, ls_cuda_stream *out) {
                          "cuStreamCreateWithPriority", "priority %d on %s", priority, c->name);
 }
 
-/* Queue 0 computes; what is launched on others is short, and other ranks wait for it. */
+/*
+ * Queue 0 has the lowest priority: it computes, while launches on the others are short and other ranks wait for them.
+ */
 static ls_status make_streams(cuda *c) {
     int least, greatest;
     LS_TRY(ls_cuda_check(&c->driver, c->driver.cuCtxGetStreamPriorityRange(&least, &greatest),
@@ -208,14 +212,14 @@ static ls_status make_streams(cuda *c) {
     return ls_ok();
 }
 
-/* --- what is there, without opening it ---------------------------------------------------------------------------- */
+/* --- facts of devices, without opening one ------------------------------------------------------------------------ */
 
 static ls_status find_attribute(const ls_cuda_driver *driver, int handle, unsigned attribute, int *out) {
     return ls_cuda_check(driver, driver->cuDeviceGetAttribute(out, attribute, handle), "cuDeviceGetAttribute",
                          "attribute %u", attribute);
 }
 
-/* Of several devices it is the first that counts. */
+/* If any device may be used, describes the first one. */
 static ls_status describe_device(const char *settings, ls_device_facts *out) {
     ls_cuda_driver driver;
     ls_device_facts facts = {.units = 1};
@@ -224,7 +228,7 @@ static ls_status describe_device(const char *settings, ls_device_facts *out) {
     size_t memory;
     LS_TRY(read_settings(settings, &asked));
     int most;
-    LS_TRY(check_connections(1, &most)); /* the driver reads it once */
+    LS_TRY(check_connections(1, &most)); /* before the driver is loaded, which reads the variables once */
     LS_TRY(ls_cuda_driver_load(&driver));
     LS_TRY(count_devices(&driver, asked.ordinal, &devices));
     if (asked.ordinal < 0) facts.units = devices;
@@ -243,14 +247,14 @@ static ls_status describe_device(const char *settings, ls_device_facts *out) {
 
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
 
-/* After a failure streams may wait for other ranks. */
+/* Returns false if streams may wait for other ranks, after a failure. */
 static bool stop_device(ls_device *device) {
     cuda *c = device->state;
     ls_cuda_let_go(c);
     ls_cuda_stop_watching(c);
     if (ls_cuda_may_wait(c)) return false;
     if (c->retained) {
-        (void)c->driver.cuCtxSetCurrent(c->context); /* a device that is lost refuses, and frees nothing */
+        (void)c->driver.cuCtxSetCurrent(c->context); /* a lost device returns an error, and then frees nothing */
         ls_cuda_drain(c);
     }
     return true;
@@ -272,7 +276,7 @@ static void close_device(ls_device *device) {
         if (!arena->left && !routed) ls_cuda_free(c, arena);
     }
     if (!left && !device->alone) ls_cuda_close_route(c);
-    if (!left) ls_cuda_close_opened(c); /* peers may still set words, too */
+    if (!left) ls_cuda_close_opened(c); /* if memory was left, peers may still set words too */
     free(c->route_state);
     free(c->symmetric);
     if (c->stage != NULL) (void)c->driver.cuMemFreeHost(c->stage);
@@ -344,8 +348,9 @@ const ls_device_row ls_device_cuda = {
                .loads = true,
                .submits = true,
                /*
-                * Products are computed in tiles of up to 256 rows, by over a hundred multiprocessors. All heads of
-                * attention, up to 16,384 tokens with 32 heads of 128: a head of few tokens has fewer blocks than these.
+                * Products are computed in tiles of up to 256 rows, by over a hundred multiprocessors. A call of
+                * attention has all heads for up to 16,384 tokens with 32 heads of 128, because a single head of few
+                * tokens has fewer blocks than there are multiprocessors.
                 */
                .tiles = {256, 8192, 1.5 * (1 << 30), 256 << 20}},
     .prepare_process = prepare_process,

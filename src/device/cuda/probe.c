@@ -1,7 +1,8 @@
 /*
- * First messages between ranks, before any program runs. What registers memory may do nothing, and a signal may be one
- * that nobody gets, without an error: so each rank sends every other one a pattern, in one piece and in several, and a
- * plain signal, and looks whether they have come. What a program needs has then been executed once, too.
+ * First messages between ranks, before any program runs. A call that registers memory may have no effect, and a signal
+ * may be lost, without an error. So each rank sends every other rank a pattern, in one piece and in several, and a
+ * plain signal, and each checks that they have arrived. After that, every kind of message that programs need has been
+ * executed once.
  */
 #include "device/cuda/route.h"
 
@@ -13,12 +14,12 @@ static unsigned char pattern_at(int from, int to, int i) { return (unsigned char
 
 static bool carries(int kind) { return kind != CUDA_PROBE_PLAIN; }
 
-/* The queue on which the compiler has messages of a kind: what says that something was copied stands on the last. */
+/* The queue on which the compiler puts messages of a kind: those that say that something was copied are on the last. */
 static int queue_of(const cuda *c, const ls_device_message *m) {
     return m->carries ? c->device->options.queues - 1 : 0;
 }
 
-/* The bytes of a kind, in the area of a peer: half of it in one piece, half in several. */
+/* The bytes of a kind of message in the area of a peer: half of the area is one piece, half is several pieces. */
 static ls_range part_of(int kind, size_t area, int peer) {
     enum { HALF = CUDA_PROBE_BYTES / 2, PIECES = 4 };
     const size_t at = area + (size_t)peer * CUDA_PROBE_BYTES;
@@ -46,7 +47,7 @@ static ls_device_message message_from(const ls_cuda_symmetric *s, int peer, int 
                                .carries = carries(kind)};
 }
 
-/* Gives the message to its queue's stream. *done: the stream has executed it before `patience` seconds were over. */
+/* Puts the message on its queue's stream. *done: whether the stream has executed it within `patience` seconds. */
 static ls_status execute(cuda *c, const ls_device_message *m, double patience, bool *done) {
     const ls_device_work work = {.name = "the first message", .event = {.queue = queue_of(c, m)}, .message = m};
     ls_cuda_stream stream = c->queues[work.event.queue].stream;
@@ -94,9 +95,9 @@ static ls_status write_patterns(const cuda *c, const ls_device_arena *memory) {
     return ls_ok();
 }
 
-/* --- what has come ------------------------------------------------------------------------------------------------ */
+/* --- receiving ---------------------------------------------------------------------------------------------------- */
 
-/* Of the bytes of a kind that came from a peer: *at: -1: all are right; else the first of them that is not. */
+/* Compares the bytes of a kind from a peer: *at = the first wrong byte, whose value is *seen; -1: all are right. */
 static ls_status compare(const cuda *c, const ls_device_arena *memory, int peer, int kind, int *at,
                          unsigned char *seen) {
     const ls_cuda_symmetric *s = c->symmetric;
@@ -153,7 +154,7 @@ static ls_status receive_all(cuda *c, const ls_device_arena *memory, int kind, d
     return ls_ok();
 }
 
-/* One kind after the other: what sends the second may wait until the first has come. */
+/* One kind after the other, because sending the second may wait until the first has arrived. */
 ls_status ls_cuda_probe(cuda *c, const ls_device_ranks *ranks) {
     const ls_device_arena memory = {.base = (char *)(uintptr_t)c->symmetric->base, .bytes = c->symmetric->bytes};
     LS_TRY(ls_device_agree(ranks, write_patterns(c, &memory)));

@@ -1,12 +1,13 @@
 /*
- * Queues of a CUDA device: a stream each. An event is a number in a word of the host's memory, which the stream writes
- * after each launch; what comes after it waits for the word. A hold is a wait for another word, which the host writes.
+ * Queues of a CUDA device, each of which is a stream. An event is a number in a word of the host's memory, which the
+ * stream writes after each launch; launches that come after the event wait for the word. A hold is a wait for another
+ * word, which the host writes.
  */
 #include "device/cuda/cuda_impl.h"
 
 #include <time.h>
 
-/* How long a wait looks again and again before it sleeps between looks. */
+/* How long a wait polls without pause before it sleeps between polls. */
 #define SPIN_SECONDS 50e-6
 
 static bool has_happened(const cuda *c, ls_event event) {
@@ -18,7 +19,7 @@ static void unlock(cuda *c) { pthread_mutex_unlock(&c->lock); }
 
 /* --- waiting ------------------------------------------------------------------------------------------------------ */
 
-/* The watcher says if the device fails meanwhile. */
+/* The watcher notices if the device fails meanwhile. */
 static ls_status await(cuda *c, ls_event event) {
     const struct timespec nap = {0, 20000};
     const double began = ls_seconds();
@@ -122,7 +123,7 @@ bool ls_cuda_awaits_others(cuda *c) {
     return any;
 }
 
-/* A device that is lost executes nothing any more. */
+/* Whether the device is lost: then it executes nothing any more. */
 static bool is_lost(const cuda *c) {
     for (int q = 0; q < c->device->options.queues; q++) {
         const unsigned result = c->driver.cuStreamQuery(c->queues[q].stream);

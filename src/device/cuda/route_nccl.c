@@ -1,11 +1,11 @@
 /*
- * The route "nccl": puts and signals of NCCL into windows. NCCL executes what is launched in one communicator one after
- * another, also on several streams: so what says that something was copied has a communicator, all of it on one queue,
- * and plain signals have another one, on one queue, too. Nothing then waits for another queue.
+ * The route "nccl": puts and signals of NCCL into windows. NCCL executes the operations of one communicator one after
+ * another, even on different streams. So messages that say that something was copied have a communicator of their own,
+ * all on one queue, and plain signals have another one, also on one queue. Then no operation waits for another queue.
  *
- * A signal of NCCL is counted, by the rank that sends it and by its number: the number is the word's, and each
- * generation is one signal and one wait. Waits would stand in the communicator of the signals, on another queue than
- * these: so a plain signal is its word itself, put like any bytes.
+ * NCCL counts signals, by the sending rank and by their number. The number is that of the word, and each generation is
+ * one signal and one wait. For plain signals, the waits would be in the same communicator as the signals, but on
+ * another queue. So for a plain signal, the value of its word is put like any bytes.
  */
 #include "device/cuda/nccl.h"
 #include "device/cuda/route.h"
@@ -17,7 +17,7 @@
 /* The communicators. */
 enum { CARRIED, PLAIN, COMMS };
 
-/* The library's own declarations have these, too (tests/cuda/check_nccl.c). */
+/* The same as in the library's own declarations (tests/cuda/check_nccl.c). */
 _Static_assert(sizeof(ls_nccl_id) == 128, "an id");
 _Static_assert(sizeof(ls_nccl_awaited) == 16, "an awaited signal");
 _Static_assert(offsetof(ls_nccl_config, blocking) == 16, "blocking");
@@ -32,8 +32,8 @@ typedef struct state {
     char version[32];
     ls_nccl_comm comm[COMMS];
     ls_nccl_window window[COMMS];
-    int queue[COMMS];            /* on which they are used; -1: on none yet */
-    int probe_signal, no_signal; /* numbers beside those of words; the second is for bytes that come before the last */
+    int queue[COMMS];            /* the queue on which each communicator is used; -1: none yet */
+    int probe_signal, no_signal; /* further signal numbers; no_signal: for puts whose signal nobody awaits */
 } state;
 
 /* --- loading ------------------------------------------------------------------------------------------------------ */
@@ -75,7 +75,7 @@ typedef struct ids {
     ls_nccl_id id[COMMS];
 } ids;
 
-/* Collective: the ids that rank 0 makes. */
+/* Collective: *out = the ids that rank 0 makes. */
 static ls_status share_ids(const state *s, const ls_device_ranks *ranks, ids *out) {
     ids mine = {0}, *all = calloc((size_t)ranks->ranks, sizeof *all);
     LS_ASSERT(all != NULL);
@@ -113,7 +113,7 @@ static ls_status make_window(cuda *c, state *s, int k) {
                  s->library.ncclCommWindowRegister(s->comm[k], (void *)(uintptr_t)m->base, m->bytes, &s->window[k],
                                                    LS_NCCL_WINDOW_SYMMETRIC),
                  "ncclCommWindowRegister", what));
-    /* Where memory cannot be registered for access by others the call makes no window, and says that it is fine. */
+    /* If memory cannot be registered for access by others, the call makes no window, but returns success. */
     if (s->window[k] != NULL) return ls_ok();
     return ls_error(LS_UNSUPPORTED, "%s: ncclCommWindowRegister made no window of %s; expected one", s->version, what);
 }
@@ -127,7 +127,10 @@ static ls_status allocate(cuda *c, const state *s) {
     return ls_ok();
 }
 
-/* Each step is one of all ranks: the next waits for them within the library, where nothing says that one has failed. */
+/*
+ * All ranks agree on the status of each step before the next one: within the library, the next step waits for all
+ * ranks, and would not notice that one has failed.
+ */
 static ls_status make_all(cuda *c, state *s, const ls_device_ranks *ranks) {
     ids found;
     LS_TRY(share_ids(s, ranks, &found));
@@ -162,7 +165,7 @@ static void close_route(cuda *c) {
 
 /* --- messages ----------------------------------------------------------------------------------------------------- */
 
-/* A queue has each communicator for itself (see above). */
+/* Each communicator is used on one queue only (see above). */
 static ls_status use_comm(state *s, const cuda *c, const ls_device_work *work, int k) {
     if (ls_cuda_word(c->symmetric, work->message) >= c->symmetric->n_words) return ls_ok();
     if (s->queue[k] < 0) s->queue[k] = work->event.queue;
@@ -174,7 +177,7 @@ static ls_status use_comm(state *s, const cuda *c, const ls_device_work *work, i
         s->version, work->name, work->event.queue, s->queue[k]);
 }
 
-/* Signals are counted: each generation is the one after the last. *number: the signal's. */
+/* Signals are counted, so each generation must follow the last one. *number: the signal's number. */
 static ls_status count(const state *s, const cuda *c, const ls_device_work *work, uint64_t *last, int *number) {
     const int word = ls_cuda_word(c->symmetric, work->message);
     *number = word < c->symmetric->n_words ? word : s->probe_signal;
@@ -200,7 +203,7 @@ static ls_status put_bytes(cuda_submission *on, int k, size_t offset, ls_cuda_ad
                       "ncclPutSignal", on->work);
 }
 
-/* What is put to one rank comes there in its order: the last bytes have the signal that is awaited. */
+/* Puts to one rank arrive in order, so only the last put of a message has the signal that is awaited. */
 static ls_status put(cuda_submission *on, ls_cuda_address target, ls_cuda_address source, size_t bytes, bool last) {
     const state *s = on->c->route_state;
     int signal = s->no_signal;
@@ -208,7 +211,7 @@ static ls_status put(cuda_submission *on, ls_cuda_address target, ls_cuda_addres
     return put_bytes(on, CARRIED, target - on->c->symmetric->base, source, bytes, signal);
 }
 
-/* A put of nothing: its signal comes with a byte that nobody reads. */
+/* A message that copies nothing: its signal is sent with a byte that nobody reads. */
 static ls_status put_nothing(cuda_submission *on) {
     const ls_cuda_symmetric *m = on->c->symmetric;
     return put(on, m->base + m->came + (size_t)m->rank * CUDA_PROBE_BYTES, m->base + m->sent, 1, true);
@@ -251,7 +254,7 @@ static ls_status message(cuda_submission *on) {
     return ls_range_bytes(&m->from) > 0 ? ls_cuda_send(on, put) : put_nothing(on);
 }
 
-/* What goes on in the library's own threads. */
+/* Reports failures in the library's own threads. */
 static ls_status check_comms(cuda *c) {
     const state *s = c->route_state;
     for (int k = 0; k < COMMS; k++) {
@@ -263,8 +266,8 @@ static ls_status check_comms(cuda *c) {
 }
 
 /*
- * Puts to one rank in one communicator that the library takes before a call waits: 32 for each receive of the network
- * (8 of InfiniBand, 1 of sockets).
+ * The puts to one rank in one communicator that the library accepts before a call blocks: 32 for each receive of the
+ * network (8 receives for InfiniBand, 1 for sockets).
  */
 enum { ROOM = 32 };
 

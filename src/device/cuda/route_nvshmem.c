@@ -1,6 +1,6 @@
 /*
- * The route "nvshmem": puts and signals of NVSHMEM on streams. A word is any 64-bit value there, so generations are
- * what they are. One process is one rank (a PE) with one GPU.
+ * The route "nvshmem": puts and signals of NVSHMEM on streams. A signal word of NVSHMEM takes any 64-bit value, so it
+ * holds the generation itself. One process is one rank (a PE) with one GPU.
  */
 #include "device/cuda/nvshmem.h"
 #include "device/cuda/route.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The library's own declarations have these, too (tests/cuda/check_nvshmem.cpp). */
+/* The same as in the library's own declarations (tests/cuda/check_nvshmem.cpp). */
 _Static_assert(sizeof(ls_nvshmem_id) == 128, "an id");
 _Static_assert(sizeof(ls_nvshmem_place) == 24, "a place among ranks");
 _Static_assert(sizeof(ls_nvshmem_arguments) == 128, "arguments");
@@ -45,7 +45,7 @@ static ls_status check(const state *s, int result, const char *call, const char 
     return ls_error(LS_FAULT, "%s: %s: error %d: %s", s->version, call, result, what);
 }
 
-/* Collective: the id that rank 0 makes. */
+/* Collective: *out = the id that rank 0 makes. */
 static ls_status share_id(const state *s, const ls_device_ranks *ranks, ls_nvshmem_id *out) {
     ls_nvshmem_id mine = {.version = LS_NVSHMEM_VERSION(ls_nvshmem_id)},
                   *all = calloc((size_t)ranks->ranks, sizeof *all);
@@ -113,7 +113,8 @@ static void signal_peer(const cuda_submission *s, ls_cuda_stream stream) {
 }
 
 /*
- * The word comes with the bytes of its own put alone: where there are several, all are complete before the word is set.
+ * The word of a put with signal is set after the bytes of that put only. So if a message has several puts, the word is
+ * set separately, when all of them are complete.
  */
 static ls_status put(cuda_submission *s, ls_cuda_address target, ls_cuda_address source, size_t bytes, bool last) {
     const ls_device_message *m = s->work->message;
@@ -147,7 +148,7 @@ static ls_status message(cuda_submission *s) {
     return ls_ok();
 }
 
-/* A stream takes some thousand operations; a put is a few. */
+/* A stream takes some thousand operations; a put is a few of them. */
 enum { ROOM = 256 };
 
 const ls_cuda_route ls_cuda_route_nvshmem = {

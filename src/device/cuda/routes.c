@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Those of libraries in the order in which they are tried. */
+/* The driver's route, then those of libraries in the order in which they are tried. */
 static const ls_cuda_route *const routes[] = {&ls_cuda_route_driver, &ls_cuda_route_nvshmem, &ls_cuda_route_nccl};
 
 const ls_cuda_route *ls_cuda_find_route(const char *name) {
@@ -16,11 +16,11 @@ const ls_cuda_route *ls_cuda_find_route(const char *name) {
 
 /* --- choosing ----------------------------------------------------------------------------------------------------- */
 
-/* What a rank says before a route is chosen. */
+/* What a rank tells the others before a route is chosen. */
 typedef struct wish {
     ls_status status;
     char asked[16]; /* the name of a route; "": any */
-    bool near;      /* it can address the words of all ranks */
+    bool near;      /* the rank can address the words of all ranks */
 } wish;
 
 static bool is_near(const ls_device_ranks *ranks) {
@@ -30,7 +30,7 @@ static bool is_near(const ls_device_ranks *ranks) {
     return true;
 }
 
-/* *near: every rank can address the words of all. */
+/* *near: whether every rank can address the words of all ranks. */
 static ls_status compare_wishes(const cuda *c, const ls_device_ranks *ranks, bool *near) {
     wish mine = {.near = is_near(ranks)}, *all = calloc((size_t)ranks->ranks, sizeof *all);
     LS_ASSERT(all != NULL);
@@ -56,7 +56,7 @@ static ls_status load_everywhere(cuda *c, const ls_device_ranks *ranks, const ls
     return status;
 }
 
-/* The first library that all ranks have; else the driver, and why it is none of them. */
+/* Chooses the first library that all ranks have; else the driver, and sets c->why, the reasons against each library. */
 static ls_status choose_library(cuda *c, const ls_device_ranks *ranks) {
     size_t used = (size_t)snprintf(c->why, sizeof c->why, "they share no memory");
     for (size_t i = 1; i < LS_COUNT(routes); i++) {

@@ -1,4 +1,4 @@
-/* Puts a work on a stream of a CUDA device, behind what it comes after. */
+/* Puts a work on a stream of a CUDA device, behind waits for the events that it comes after. */
 #include "device/cuda/cuda_impl.h"
 
 ls_status ls_cuda_submit(cuda_submission *s) {

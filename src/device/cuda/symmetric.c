@@ -1,6 +1,6 @@
 /*
- * The memory of a route that is a library's: one allocation of one form on all ranks. What messages copy is sent from
- * there in as few calls as its pieces allow.
+ * The memory of a library's route: one allocation with the same layout on all ranks. What messages copy is sent from
+ * there, in as few calls as the pieces of the target allow.
  */
 #include "device/cuda/route.h"
 
@@ -8,16 +8,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- the form ----------------------------------------------------------------------------------------------------- */
+/* --- the layout --------------------------------------------------------------------------------------------------- */
 
-/* What a rank says of itself before the memory is made. */
+/* What a rank tells the others about itself before the memory is allocated. */
 typedef struct identity {
     ls_status status;
     size_t heap_bytes, word_bytes;
     struct CUuuid_st gpu;
     char host[64];
     pid_t process;
-    const void *code; /* of the process, too: processes of other hosts may have the same number */
+    const void *code; /* identifies the process too, because processes of other hosts may have the same number */
 } identity;
 
 static ls_status identify(const cuda *c, const ls_device_ranks *ranks, size_t heap_bytes, identity *out) {
@@ -49,7 +49,7 @@ static size_t place(size_t *end, size_t bytes) {
     return at;
 }
 
-/* Of all ranks the most bytes of each part. */
+/* Each part is as large as the largest of any rank. */
 static ls_cuda_symmetric *lay_out(const cuda *c, const ls_device_ranks *ranks, const identity *all) {
     size_t heap = 0, words = 0, end = 0;
     for (int r = 0; r < ranks->ranks; r++) {
@@ -104,9 +104,9 @@ ls_status ls_cuda_symmetric_open(ls_device *device, const ls_device_ranks *ranks
     const ls_cuda_symmetric *s = c->symmetric;
     LS_TRY(ls_device_agree(ranks, prepare(c, ranks, made)));
     heap->base = heap->source = (char *)(uintptr_t)s->base;
-    device->traits.records = false; /* values and counts of a library's calls differ between runs */
+    device->traits.records = false; /* arguments and counts of library calls differ between runs */
     for (int r = 0; r < s->ranks; r++) {
-        /* To itself a rank speaks by the words that it shows the host. */
+        /* Messages of a rank to itself use the words that the host can read. */
         const ls_cuda_address words = r == s->rank ? s->seen : s->base + s->words;
         out[r] = (ls_device_remote){
             .heap = heap->base, .words = (uint64_t *)(uintptr_t)words, .own = (uint64_t *)(uintptr_t)words};
@@ -126,7 +126,7 @@ ls_status ls_cuda_show(cuda_submission *s) {
 
 /* --- sending ------------------------------------------------------------------------------------------------------ */
 
-/* What is being sent. */
+/* The state of sending a message. */
 typedef struct sending {
     cuda_submission *on;
     ls_cuda_put put;
@@ -134,7 +134,7 @@ typedef struct sending {
     size_t left; /* bytes of the message */
 } sending;
 
-/* Puts so many bytes, which lie in one piece, to the next pieces of the target. */
+/* Puts `bytes` contiguous bytes to the next pieces of the target. */
 static ls_status put_next(sending *s, ls_cuda_address from, size_t bytes) {
     const ls_cuda_address target = (uintptr_t)s->on->work->message->target;
     ls_cuda_box b;
@@ -147,7 +147,10 @@ static ls_status put_next(sending *s, ls_cuda_address from, size_t bytes) {
     return ls_ok();
 }
 
-/* One packed part after the other: what the queue's stream gathers next is gathered when it has sent the one before. */
+/*
+ * Gathers and sends one part after the other: the queue's stream gathers the next part when it has sent the previous
+ * one.
+ */
 static ls_status send_packed(sending *s) {
     const ls_device_message *m = s->on->work->message;
     const ls_cuda_symmetric *memory = s->on->c->symmetric;

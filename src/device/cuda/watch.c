@@ -1,8 +1,8 @@
 /*
- * The watcher of a CUDA device: a thread that looks at the words of the queues while something is outstanding, tells
- * whoever sleeps when one has changed, launches what there is room for then, and asks the driver now and then whether
- * the device has failed. It is needed because a stream's write wakes nobody. A function that the driver calls on the
- * host after each launch would do so, too, but holds up the stream until it has returned.
+ * The watcher of a CUDA device: a thread that polls the words of the queues while launches are outstanding. When a word
+ * has changed, it wakes the host and launches the graphs for which there is room then; from time to time it asks the
+ * driver whether the device has failed. It is needed because a stream's write wakes nobody. A function that the driver
+ * calls on the host after each launch could wake the host too, but would block the stream until it has returned.
  */
 #include "device/cuda/cuda_impl.h"
 
@@ -11,11 +11,11 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-/* Between two looks: a part of the time since the last change, within limits. */
+/* The watcher sleeps between polls for a fraction of the time since the last change, within these limits. */
 #define LEAST_NAP 20e-6
 #define MOST_NAP 500e-6
 #define NAPS_SINCE_CHANGE 16
-/* Between two questions to the driver. */
+/* The time between two queries of the driver. */
 #define CHECK_SECONDS 5e-3
 
 /* A number that rises whenever a queue has executed something. */
@@ -32,7 +32,7 @@ static bool is_outstanding(const cuda *c) {
     return false;
 }
 
-/* What the driver says of the streams, and the route of its messages. */
+/* The failure of a stream or of the route, as the driver and the route report it. */
 static ls_status ask_driver(cuda *c) {
     for (int q = 0; q < c->device->options.queues; q++) {
         const unsigned result = c->driver.cuStreamQuery(c->queues[q].stream);
@@ -63,7 +63,7 @@ static void note_failure(cuda *c, ls_status failed) {
     wake(c);
 }
 
-/* Looks once, after a nap. *failed: of the device. Returns whether a queue has executed something. */
+/* Polls once, after a nap. *failed: the device's failure. Returns whether a queue has executed something. */
 static bool look(cuda *c, uint64_t *seen, double *changed, double *checked, ls_status *failed) {
     nap(ls_seconds() - *changed);
     const uint64_t progress = progress_of(c);
@@ -78,7 +78,10 @@ static bool look(cuda *c, uint64_t *seen, double *changed, double *checked, ls_s
     return news;
 }
 
-/* Graphs are left of a run. Also where nothing new was seen: it may have been executed before the run was torn. */
+/*
+ * Whether graphs of a run are still to be launched. Asked even if nothing new was seen, because the launched graphs may
+ * have been executed, and this been seen, before `torn` was set.
+ */
 static bool has_more(cuda *c) {
     pthread_mutex_lock(&c->lock);
     const bool more = c->torn && c->failed.code == LS_OK;
@@ -88,7 +91,7 @@ static bool has_more(cuda *c) {
 
 static void *watch(void *argument) {
     cuda *c = argument;
-    (void)prctl(PR_SET_TIMERSLACK, 1000UL); /* naps are not longer than they should be */
+    (void)prctl(PR_SET_TIMERSLACK, 1000UL); /* so that naps are not longer than requested */
     ls_status failed = ls_cuda_enter(c);
     uint64_t seen = 0;
     double changed = ls_seconds(), checked = changed;

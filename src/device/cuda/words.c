@@ -1,7 +1,7 @@
 /*
- * Words of a CUDA device: what a stream waits for and sets between kernels and copies. The driver is told of all that
- * follow each other by one call. Where the stream is captured they become a node of a graph, which is noted, because
- * the values differ between runs.
+ * Words of a CUDA device: a stream waits for words and sets words between kernels and copies. Consecutive operations on
+ * words are passed to the driver in one call. If the stream is captured, they become a node of a graph, which is noted,
+ * because the values differ between runs.
  */
 #include "device/cuda/cuda_impl.h"
 
