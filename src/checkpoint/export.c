@@ -13,7 +13,7 @@
 
 static const char PARTIAL[] = ".partial-", GENERATION[] = "generation_config.json";
 
-/* Files of the tokenizer's folder that are carried over if they exist. */
+/* Files of the tokenizer's folder that are copied if they exist. */
 static const char *const carried[] = {
     "tokenizer.json",
     "tokenizer_config.json",
@@ -44,7 +44,7 @@ ls_status ls_export_dtype(const char *name, ls_st_dtype *out) {
     return ls_error(LS_USAGE, "--dtype is '%s', expected f32, f16 or bf16", name);
 }
 
-/* ---- the file that says what the model is ---- */
+/* ---- the model's file (config.json or graph.json) ---- */
 
 static const ls_exported_model models[] = {
     {.file = LS_CHECKPOINT_ADAPTER, .alone = true, .prefix = LS_ADAPTER_PREFIX, .weights = LS_ADAPTER_WEIGHTS},
@@ -58,7 +58,10 @@ static const char *type_name(const ls_exported_model *model, ls_st_dtype dtype) 
     return NULL;
 }
 
-/* The type that the file says; f32, the most precise one here, when it says none or another (float64, for example). */
+/*
+ * The type that the file names; F32, the most precise type of an export, if it names none or another one (such as
+ * float64).
+ */
 static ls_st_dtype type_of(const ls_exported_model *model, ls_json_value root) {
     for (size_t k = 0; k < LS_COUNT(model->type_keys) && model->type_keys[k] != NULL; k++) {
         const char *name = NULL;
@@ -69,7 +72,7 @@ static ls_st_dtype type_of(const ls_exported_model *model, ls_json_value root) {
     return LS_ST_F32;
 }
 
-/* The other names of parameters, in the order of the file. */
+/* Reads the other names of parameters, in the order of the file. */
 static ls_status read_also(ls_exporting *e, ls_json_value root) {
     ls_json_value list, also;
     size_t room = 0;
@@ -106,7 +109,7 @@ static ls_status parse_model(ls_exporting *e, const char *name) {
     return status;
 }
 
-/* The file of a model that is merged, as it was read. */
+/* Takes the file of a merged model as it was read. */
 static ls_status take_model(ls_exporting *e) {
     const ls_model_text text = ls_model_written(e->options->merge);
     for (size_t i = 0; i < LS_COUNT(models); i++)
@@ -161,7 +164,7 @@ static ls_status write_model(ls_exporting *e) {
 
 /* ---- the generation config ---- */
 
-/* As transformers does when a folder has none: a file with the special ids of the config. */
+/* Like transformers for a folder without this file: makes one with the special ids of the config. */
 static ls_status make_generation_config(const ls_exporting *e) {
     static const char *const ids[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
     LS_PATH path = NULL;
@@ -186,17 +189,17 @@ static ls_status make_generation_config(const ls_exporting *e) {
     return status;
 }
 
-/* ---- files that are carried over ---- */
+/* ---- files that are copied ---- */
 
-/* Whether a path lies below a folder; both without symbolic links. */
+/* Whether a path lies below a folder. Neither may contain symbolic links. */
 static bool lies_in(const char *path, const char *folder) {
     const size_t n = strlen(folder);
     return strncmp(path, folder, n) == 0 && path[n] == '/';
 }
 
 /*
- * The folder of blobs for a folder of the Hugging Face hub's cache: CACHE/snapshots/REVISION holds links to files in
- * CACHE/blobs. *out stays NULL for other folders.
+ * Finds the folder of blobs for a folder in the cache of the Hugging Face hub: CACHE/snapshots/REVISION holds links to
+ * files in CACHE/blobs. *out stays NULL for other folders.
  */
 static ls_status find_blobs(const char *folder, char **out) {
     static const char snapshots[] = "/snapshots";
@@ -207,8 +210,8 @@ static ls_status find_blobs(const char *folder, char **out) {
 }
 
 /*
- * An export may be published. A link in a downloaded folder must not add another file of this machine to it. Links of a
- * hub snapshot to its own blobs are allowed.
+ * An export may be published. A link in a downloaded folder must not bring another file of this machine into it. Links
+ * of a hub snapshot to its own blobs are allowed.
  */
 static ls_status check_inside(const char *folder, const char *path) {
     LS_PATH real_folder = realpath(folder, NULL);
@@ -220,7 +223,7 @@ static ls_status check_inside(const char *folder, const char *path) {
     return ls_error(LS_INVALID, "%s is a link to %s; expected a file of the folder itself", path, real);
 }
 
-/* LS_INVALID when a file to carry over is a link out of the folder. NULL or "": there is no folder. */
+/* LS_INVALID if a file that would be copied is a link to outside the folder. NULL or "": there is no folder. */
 static ls_status check_carried(const char *folder) {
     for (size_t i = 0; i < LS_COUNT(carried) && folder != NULL && folder[0] != 0; i++) {
         LS_PATH from = NULL;
@@ -243,7 +246,7 @@ static ls_status carry_file(ls_exporting *e, const char *name, const char *from)
     return status;
 }
 
-/* Copies the tokenizer's files and the generation config, and makes the latter when the folder has none. */
+/* Copies the tokenizer's files and the generation config; makes the latter if the folder has none. */
 static ls_status carry_files(ls_exporting *e) {
     const char *folder = e->options->carry;
     bool generation = false;
@@ -288,7 +291,7 @@ static bool is_exported_name(const char *name) {
 
 /* ---- the output folder ---- */
 
-/* The path without symbolic links; if it does not exist, the path as it is without slashes at its end. */
+/* The path without symbolic links. If it does not exist, the path as given, without slashes at its end. */
 static ls_status resolve(const char *path, char **out) {
     if (path[0] == 0) return ls_error(LS_USAGE, "--out is empty; expected a folder");
     char *real = ls_file_exists(path) ? realpath(path, NULL) : NULL;
@@ -354,7 +357,7 @@ ls_status ls_export_remove_leftovers(const char *final) {
 
 static ls_status make_partial(ls_exporting *e) {
     LS_TRY(ls_path_print(&e->partial, "%s%s%ld", e->final, PARTIAL, (long)getpid()));
-    /* Removing leftovers lists the folder above and also removes a leftover of this process id. */
+    /* This lists the parent folder, and also removes a leftover of a process with the same id. */
     LS_TRY(ls_file_make_folders(e->partial));
     LS_TRY(ls_export_remove_leftovers(e->final));
     return ls_file_make_folders(e->partial);

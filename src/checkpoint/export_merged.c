@@ -1,4 +1,4 @@
-/* What an export with merged adapters reads: all parameters of the model, and their weights. */
+/* The input of an export with merged adapters: all parameters of the model, and their weights. */
 #include "checkpoint/export_impl.h"
 
 /* The parameters, in the order of the graph. */

@@ -1,5 +1,5 @@
 /*
- * Exporting tensors: streams them from the mapped file of a checkpoint into one safetensors file or several, and
+ * Exports tensors: streams them from the mapped file of a checkpoint into one or several safetensors files, and
  * converts their type.
  */
 #include "checkpoint/export_impl.h"
@@ -10,30 +10,30 @@
 #include <string.h>
 
 enum {
-    CHUNK = 1 << 20,      /* elements that are converted and written at a time */
-    SYNC_BYTES = 64 << 20 /* a file is synced after this many bytes, so that few unwritten pages are in memory */
+    CHUNK = 1 << 20,      /* number of elements that are converted and written at once */
+    SYNC_BYTES = 64 << 20 /* a file is synced after this many bytes, so that memory holds few unwritten pages */
 };
 
 /*
- * A tensor of the export: one of the checkpoint's file, under its name or another one that it has; or, where adapters
- * are merged, a parameter.
+ * A tensor of the export: either one of the checkpoint's file, under its own name or another name that it has; or, if
+ * adapters are merged, a parameter.
  */
 typedef struct exported {
     const char *name;
     const ls_st_tensor *t;
-    struct source *from; /* of t; NULL with a flat */
-    const ls_flat *flat; /* t has its shape alone */
-    bool again;          /* under another name */
+    struct source *from; /* file of t; NULL if flat is set */
+    const ls_flat *flat; /* parameter; t then only has its shape */
+    bool again;          /* this is another name of a tensor that the list already has */
 } exported;
 
-/* A file of the checkpoint that is read. */
+/* A file of the checkpoint from which tensors are read. */
 typedef struct source {
-    int number; /* of the checkpoint's files */
+    int number; /* index among the checkpoint's files */
     char *path;
     ls_st_file *file; /* NULL: not open */
-    ls_file_map map;  /* the file again, for the hashes */
+    ls_file_map map;  /* the same file, for the hashes */
     int64_t data;     /* bytes before its first tensor */
-    int checked;      /* number of pieces that were compared with their hashes */
+    int checked;      /* number of pieces compared with their hashes so far */
 } source;
 
 /* One output file: exported tensors first .. first + n - 1. */
@@ -44,14 +44,16 @@ typedef struct shard {
 
 typedef struct stream {
     ls_exporting *e;
-    source model, last; /* last: the optimiser's file, where the last weights are taken */
+    source model, last; /* last: the optimiser's file, if the last weights are exported */
     exported *list;     /* [n] */
     int64_t n;
     shard *shards;
     int n_shards;
-    void *converted;                 /* [CHUNK] elements of the output type */
-    double *numbers;                 /* [2 * CHUNK] of a parameter: as they come, and as f32 behind them */
-    double change, rounding, merged; /* sums of squares over elements of matrices that were merged, and their number */
+    void *converted; /* [CHUNK]: elements of the output type */
+    /* [2 * CHUNK] for a parameter: its numbers as they are read, then the same as f32 */
+    double *numbers;
+    /* sums of squares over the elements of merged matrices, and the number of elements */
+    double change, rounding, merged;
     int64_t unsynced, done;
     ls_progress progress;
     double last_shown;
@@ -59,7 +61,7 @@ typedef struct stream {
 
 /* ---- which tensors, under which names ---- */
 
-/* The weights that the user had: those of the folder that files are carried over from. */
+/* The weights that the user had, in the folder that files are copied from. */
 typedef struct users_files {
     ls_st_file **file;
     size_t n;
@@ -88,14 +90,14 @@ static ls_status open_users(const char *folder, users_files *out) {
     return status;
 }
 
-/* Whether the user's files have a tensor of this name; true where there are no files. */
+/* Whether the user's files have a tensor of this name; true if there are no such files. */
 static bool users_have(const users_files *users, const char *name) {
     for (size_t i = 0; i < users->n; i++)
         if (ls_st_find(users->file[i], name) != NULL) return true;
     return users->n == 0;
 }
 
-/* Adds a tensor under its names. */
+/* Adds a tensor to the list, under all of its names. */
 static void list_tensor(stream *s, const users_files *users, const char *name, exported x) {
     const ls_exporting *e = s->e;
     const char *prefix = e->model->prefix != NULL ? e->model->prefix : "";
@@ -108,8 +110,7 @@ static void list_tensor(stream *s, const users_files *users, const char *name, e
     }
 }
 
-/* A tensor of the model's file; or what it was last, where that is taken and there is one, which there is of trained
- * ones. */
+/* A tensor of the model's file or, if the last weights are exported and it is trained, its last weights. */
 static exported taken(stream *s, const ls_st_tensor *t) {
     const char *name = ls_arena_printf(s->e->arena, LS_AVERAGE_SAVED " %s", t->name);
     const ls_st_tensor *last = s->last.file != NULL ? ls_st_find(s->last.file, name) : NULL;
@@ -153,7 +154,7 @@ static int64_t bytes_of(const stream *s, int64_t i) {
     return s->list[i].t->count * (int64_t)ls_st_dtype_bytes(s->e->result.dtype);
 }
 
-/* Puts the tensors in their order into files, as many into each as fit. */
+/* Distributes the tensors over files, in order, as many into each file as fit. */
 static void cut_shards(stream *s) {
     const int64_t n = s->n, given = s->e->options->shard_bytes;
     const int64_t most = s->e->model->weights != NULL ? INT64_MAX : given > 0 ? given : LS_EXPORT_SHARD_BYTES;
@@ -201,7 +202,7 @@ static ls_status write_index(const stream *s) {
 
 /* ---- one tensor ---- */
 
-/* Checks the hashes of all pieces that begin before byte `end` of the file and were not checked yet. */
+/* Checks the hashes of all pieces that begin before byte `end` of the file and have not been checked yet. */
 static ls_status check_up_to(const stream *s, source *from, int64_t end) {
     const ls_recorded_file *file = &s->e->record.file[from->number];
     for (; from->checked < file->n_pieces && file->pieces[from->checked].start < end; from->checked++) {
@@ -256,7 +257,7 @@ static ls_status write_chunk(stream *s, ls_st_writer *writer, int64_t number, co
 
 /* ---- a parameter with its adapter ---- */
 
-/* Adds up what the adapter changes in n numbers of the matrix, and what rounding them does. */
+/* Adds up the adapter's changes to n numbers of the matrix, and the rounding of these numbers. */
 static ls_status add_squares(stream *s, const float *sum, const void *written, int64_t n) {
     const ls_st_tensor rounded = {.name = "", .dtype = s->e->result.dtype, .count = n, .data = written};
     double *back = s->numbers;

@@ -36,7 +36,7 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* The steps of the checkpoints in a folder, newest first; free *steps. */
+/* The steps of the checkpoints in a folder, newest first; the caller frees *steps. */
 static ls_status list_steps(const char *folder, int64_t **steps, size_t *n) {
     ls_file_names names;
     LS_TRY(ls_file_list(folder, &names));
@@ -79,7 +79,7 @@ static ls_status check_share(const char *path, const ls_checkpoint_share *share)
     return ls_ok();
 }
 
-/* Whether the checkpoint of a step is intact; its path. Collective: process 0 has the step. */
+/* Checks that the checkpoint of a step is intact, and finds its path. Collective: process 0 has the step. */
 static ls_status check_whole(const char *folder, int64_t step, const ls_checkpoint_share *share, char **path) {
     LS_TRY(share->tell(&step, sizeof step));
     ls_status status = ls_checkpoint_path(folder, step, path);
@@ -102,7 +102,7 @@ ls_status ls_checkpoint_find_whole(const char *folder, const ls_checkpoint_share
     for (size_t i = 0; i < n && status.code != LS_OK && newest.code != LS_PEER; i++) {
         status = check_whole(folder, steps != NULL ? steps[i] : 0, share, &path);
         if (i == 0 || status.code == LS_PEER) newest = status;
-        if (status.code == LS_UNSUPPORTED) { /* a whole one of another version */
+        if (status.code == LS_UNSUPPORTED) { /* intact, but of another version */
             newest = status;
             break;
         }
@@ -134,7 +134,7 @@ ls_status ls_checkpoint_remove_partial(const char *folder) {
 
 ls_status ls_checkpoint_publish(const char *partial, const char *final) {
     if (!ls_file_exists(final)) return ls_file_rename(partial, final);
-    /* The step was saved before. Exchanging the names leaves one whole checkpoint at every moment. */
+    /* The step was saved before. Exchanging the names keeps a complete checkpoint at every moment. */
     if (renameat2(AT_FDCWD, partial, AT_FDCWD, final, RENAME_EXCHANGE) == 0) {
         LS_PATH folder = NULL;
         LS_TRY(ls_path_parent(final, &folder));
@@ -148,8 +148,8 @@ ls_status ls_checkpoint_publish(const char *partial, const char *final) {
 }
 
 /*
- * Renamed first, so that an interruption leaves a partial folder, which the next save removes, and never a damaged
- * checkpoint.
+ * Renames the folder first, so that an interruption leaves a partial folder, which the next save removes, and never a
+ * damaged checkpoint.
  */
 static ls_status remove_checkpoint(const char *folder, int64_t step) {
     LS_PATH path = NULL;

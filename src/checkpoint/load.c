@@ -1,7 +1,7 @@
 /*
- * Loading a checkpoint, at any mesh. Every rank checks its share of the pieces of the weights, and the pieces of its
- * shard of the optimiser's state; together the ranks check all of them. When all checks succeeded on every rank, the
- * ranks fill their buffers.
+ * Loads a checkpoint, at any mesh. Every rank checks its share of the pieces of the weights, and the pieces of its
+ * shard of the optimiser's state; together the ranks check all of them. After all checks have succeeded on every rank,
+ * the ranks fill their buffers.
  */
 #include "checkpoint/checkpoint_impl.h"
 
@@ -22,8 +22,8 @@ static bool touches(const ls_named_piece *piece, const extent *extents, int n) {
 }
 
 /*
- * Checks the pieces that touch any of the extents, of these only those from `first` on, one in `every`. comm (may be
- * NULL) is ticked, so that peers know that this rank is alive. The bytes that are read are added to *bytes.
+ * Checks pieces first, first + every, ... of the file, as far as they touch one of the extents. comm (may be NULL) is
+ * ticked, so that peers know that this rank is alive. The bytes that are read are added to *bytes.
  */
 static ls_status check_pieces(const char *path, const ls_recorded_file *file, const extent *extents, int n, int first,
                               int every, ls_comm *comm, int64_t *bytes) {
@@ -41,7 +41,7 @@ static ls_status check_pieces(const char *path, const ls_recorded_file *file, co
     return status;
 }
 
-/* Checks this rank's share of a file; without comm, all of it. The bytes that are read are added to *bytes. */
+/* Checks this rank's share of a file or, without comm, all of it. The bytes that are read are added to *bytes. */
 static ls_status check_file(const char *folder, const ls_checkpoint_record *record, int file, ls_comm *comm,
                             int64_t *bytes) {
     static const extent everything = {0, INT64_MAX};
@@ -52,10 +52,10 @@ static ls_status check_file(const char *folder, const ls_checkpoint_record *reco
     return check_pieces(path, &record->file[file], &everything, 1, rank, ranks, comm, bytes);
 }
 
-/* What checkpoints have of the parameters. */
+/* Whether checkpoints have the parameter. */
 static bool is_kept(const ls_flat *flat) { return !flat->borrowed; }
 
-/* model NULL: the checkpoint has all. */
+/* model NULL: the checkpoint has all parameters. */
 static ls_status open_weights(const char *folder, const ls_checkpoint_record *record, const ls_model *model,
                               const ls_image *image, ls_weight_source *out) {
     static const ls_weight_rules rules = {.has = is_kept};
@@ -101,7 +101,7 @@ typedef struct loading {
     ls_checkpoint_record record;
     ls_weight_source weights; /* context NULL: not open */
     ls_st_file *optimizer;    /* NULL: not open; jobs that do not train never open it */
-    int64_t bytes;            /* of files, read by this rank but not by `weights` */
+    int64_t bytes;            /* bytes that this rank has read from files, without those read by `weights` */
     pthread_t self;           /* the rank's own thread */
 } loading;
 
@@ -112,15 +112,15 @@ static ls_status find_state(const loading *l, int state, const ls_flat *flat, co
     return ls_st_need(l->optimizer, name, flat->shape.ndim, shape, out);
 }
 
-/* What this rank has of a parameter in an optimiser's state. */
+/* The parts of a parameter's state of the optimiser that this rank holds. */
 static ls_flat_runs runs_of(const loading *l, int state, const ls_flat *flat) {
     const ls_binding *binding = ls_image_find(l->image, l->image->states[state].binding);
     return ls_flat_runs_of(l->image, binding, flat, ls_executor_rank(l->executor), 0);
 }
 
 /*
- * LS_INVALID: a tensor of the file is a state that its parameter, which is trained, does not have in this job. Says how
- * many are of parameters that are not.
+ * LS_INVALID: a tensor of the file is a state that its trained parameter does not have in this job. Logs the number of
+ * states of parameters that are not trained.
  */
 static ls_status check_no_other_state(const loading *l, const char *path) {
     int left_out = 0;
@@ -148,7 +148,7 @@ static ls_status check_no_other_state(const loading *l, const char *path) {
     return ls_ok();
 }
 
-/* Opens the optimiser's file and checks the bytes of it that this rank holds. */
+/* Opens the optimiser's file, and checks the bytes that this rank holds. */
 static ls_status check_optimizer(loading *l) {
     const ls_recorded_file *file = &l->record.file[LS_CHECKPOINT_OPTIMIZER];
     const int64_t size = (int64_t)ls_dtype_bytes(l->image->accumulator);
@@ -180,9 +180,9 @@ static ls_status check_optimizer(loading *l) {
     return check_pieces(path, file, extents, n, 0, 1, l->comm, &l->bytes);
 }
 
-enum { CONVERT_COUNT = 1 << 14 }; /* elements that are converted at a time, on the stack */
+enum { CONVERT_COUNT = 1 << 14 }; /* elements that are converted at once, on the stack */
 
-/* Converts elements [first, first + count) of a tensor of the file to those from `at` on of a state. */
+/* Converts elements [first, first + count) of a tensor of the file to elements of a state, from `at` on. */
 static ls_status fill_part(loading *l, const ls_st_tensor *tensor, int64_t first, int64_t count, int state,
                            int64_t at) {
     double elements[CONVERT_COUNT];
@@ -213,7 +213,9 @@ static ls_status fill_optimizer(loading *l) {
 
 /* ---- loading ---- */
 
-/* Any thread of the pool calls these two; on the rank's own thread they show the peers that this rank is alive. */
+/*
+ * Any thread of the pool calls these two functions. On the rank's own thread they show peers that this rank is alive.
+ */
 static ls_status read_and_tick(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
     const loading *l = context;
     if (pthread_equal(pthread_self(), l->self)) ls_comm_tick(l->comm);

@@ -1,4 +1,4 @@
-/* How the steps before a checkpoint were taken: recorded in state.json, and compared with those that go on from it. */
+/* How the steps before a checkpoint were taken: recorded in state.json, and compared with the steps that follow it. */
 #include "checkpoint/checkpoint_impl.h"
 
 #include <math.h>
@@ -57,7 +57,7 @@ ls_status ls_origin_read(ls_json_value root, ls_train_origin *out) {
     return ls_ok();
 }
 
-/* --- going on ----------------------------------------------------------------------------------------------------- */
+/* --- continuing from a checkpoint --------------------------------------------------------------------------------- */
 
 static void tell(const char *file, const char *name, double was, double is) {
     if (was != is) ls_log("%s: %s is %.15g; from here on it is %.15g", file, name, was, is);

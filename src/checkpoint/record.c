@@ -1,6 +1,6 @@
 /*
- * state.json: the state of the training and the hash of each piece of the other files. Reading and writing it, and
- * checking the bytes of a checkpoint against it.
+ * state.json: the state of the training, and the hash of each piece of the other files. Reads and writes it, and checks
+ * the bytes of a checkpoint against it.
  */
 #include "checkpoint/checkpoint_impl.h"
 
@@ -26,7 +26,8 @@ const char *ls_checkpoint_file_name(int file) {
 /* ---- writing ---- */
 
 /*
- * The digits of state_hash, or NULL when the text has none. The hash is that of the text with zeros as these digits.
+ * The digits of state_hash; NULL if the text has none. The hash is that of the text with zeros in place of these
+ * digits.
  */
 static char *find_digits(char *text) {
     char *key = strstr(text, HASH_KEY);
@@ -120,7 +121,7 @@ static ls_status read_pieces(ls_json_value list, ls_arena *arena, ls_recorded_fi
         ls_named_piece *piece = &out->pieces[i];
         const char *name = NULL;
         LS_TRY(ls_json_text(item, "of", &name));
-        LS_TRY(ls_json_int(item, "start", at, at, &piece->start)); /* right after the piece before */
+        LS_TRY(ls_json_int(item, "start", at, at, &piece->start)); /* must begin where the piece before it ends */
         LS_TRY(ls_json_int(item, "bytes", 1, out->bytes - at, &piece->bytes));
         LS_TRY(read_hash(item, "xxh64", &piece->hash));
         piece->name = ls_arena_strdup(arena, name);
@@ -144,8 +145,8 @@ static ls_status read_file(ls_json_value item, ls_arena *arena, ls_checkpoint_re
 }
 
 /*
- * A record whose hash is right and whose format is another one is whole, and of another version: it is not damaged, and
- * nothing may overwrite it.
+ * A record whose hash is right but whose format is another one is intact, and of another version: it is not damaged,
+ * and must not be overwritten.
  */
 static ls_status check_format(ls_json_value root) {
     const char *format = NULL;
@@ -279,9 +280,9 @@ ls_status ls_checkpoint_describe(const char *path, ls_checkpoint_info *out) {
 
 typedef struct verification {
     const char *path;
-    int next, every; /* pieces to the next one that is checked, counted over all files; one in `every` is */
+    int next, every; /* pieces until the next one that is checked, counted over all files; one in `every` is */
     ls_progress progress;
-    int64_t done; /* bytes */
+    int64_t done; /* bytes checked so far */
     double last_shown;
 } verification;
 

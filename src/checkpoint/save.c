@@ -1,8 +1,8 @@
 /*
- * Saving a checkpoint, in three stages. Rank 0 creates a partial folder and its files, with all their bytes reserved.
- * Every rank writes its shard into them, but for parameters that ranks along tp have alike: the first of those writes
- * them. Rank 0 writes the record and renames the folder. After each stage all ranks learn whether it succeeded on every
- * rank.
+ * Saves a checkpoint, in three stages. First, rank 0 creates a partial folder and its files, with all their bytes
+ * reserved. Second, every rank writes its shard into them; if ranks along tp hold the same parameters, only the first
+ * of them writes these. Third, rank 0 writes the record and renames the folder. After each stage all ranks learn
+ * whether it succeeded on every rank.
  */
 #include "checkpoint/checkpoint_impl.h"
 
@@ -10,20 +10,20 @@
 #include <string.h>
 
 enum {
-    PIECE_BYTES = 8 << 20, /* of one piece, which is hashed and written at a time */
+    PIECE_BYTES = 8 << 20, /* bytes of one piece, which is hashed and written at once */
     SYNC_BYTES = 64 << 20, /* a file is synced after this many bytes, so that no single sync takes long */
-    BATCH = 1024 / sizeof(ls_tensor_piece), /* pieces that a rank sends to rank 0 at a time */
-    MOST_PIECES = 1 << 24                   /* of a rank */
+    BATCH = 1024 / sizeof(ls_tensor_piece), /* pieces that a rank sends to rank 0 at once */
+    MOST_PIECES = 1 << 24                   /* most pieces of a rank */
 };
 
-/* ---- the layout: which tensor lies where, the same for every mesh ---- */
+/* ---- the layout: where each tensor lies, which is the same for every mesh ---- */
 
 /* The two safetensors files for the parameters of an image. */
 typedef struct file_layout {
     ls_st_entry *entries[2]; /* live in an arena */
     int n[2];
-    int *value; /* by parameter, in the model's file: the entry, where checkpoints have the parameter */
-    int *state; /* by state and parameter, in the optimiser's file: the entry, where the parameter has the state */
+    int *value; /* by parameter: its entry in the model's file, if checkpoints have the parameter */
+    int *state; /* by state and parameter: the entry in the optimiser's file, if the parameter has the state */
     ls_st_plan *plan[2];
 } file_layout;
 
@@ -47,7 +47,7 @@ static ls_status plan_files(const ls_image *image, ls_arena *arena, file_layout 
                           .state = LS_NEW_ARRAY(arena, int, states)};
     layout.entries[LS_CHECKPOINT_MODEL] = LS_NEW_ARRAY(arena, ls_st_entry, image->n_flats);
     layout.entries[LS_CHECKPOINT_OPTIMIZER] = LS_NEW_ARRAY(arena, ls_st_entry, states);
-    const ls_flat **flats = LS_NEW_ARRAY(arena, const ls_flat *, image->n_flats + 1); /* by number */
+    const ls_flat **flats = LS_NEW_ARRAY(arena, const ls_flat *, image->n_flats + 1); /* by parameter number */
     for (int i = 0; i < image->n_flats; i++) flats[image->flats[i].number] = &image->flats[i];
     for (int i = 0; i < image->n_flats; i++) {
         if (flats[i]->borrowed) continue;
@@ -94,14 +94,14 @@ typedef struct saving {
     const ls_image *image;
     ls_comm *comm;
     const char *folder;
-    const ls_model_text *model; /* NULL: there is none */
+    const ls_model_text *model; /* NULL: none */
     char *partial, *final, *path[2];
     ls_arena *arena;
     file_layout layout;
     ls_st_writer *writer[2]; /* NULL: not open */
     int64_t unsynced;
-    char *stage;             /* PIECE_BYTES: what is read from the device, hashed and written at a time */
-    ls_tensor_piece *pieces; /* written by this rank; on rank 0, after gather_pieces, by all ranks */
+    char *stage;             /* [PIECE_BYTES]: data that was read from the device, to be hashed and written */
+    ls_tensor_piece *pieces; /* pieces written by this rank; on rank 0, after gather_pieces, by all ranks */
     int n_pieces;
     size_t capacity;
 } saving;
@@ -116,7 +116,7 @@ static void add_piece(saving *s, int file, int tensor, int64_t start, const void
 
 /* ---- stage 1: the folder and its files ---- */
 
-/* A file of one text; NULL or empty: none. */
+/* Writes a file that consists of one text; NULL or empty: no file. */
 static ls_status write_text(saving *s, int file, const char *text) {
     LS_PATH path = NULL;
     if (text == NULL || text[0] == 0) return ls_ok();
@@ -171,7 +171,7 @@ static ls_status prepare(saving *s, int64_t step) {
 
 /* ---- stage 2: every rank's shard ---- */
 
-/* Makes n numbers of type bf16 ones of type f32, in place: a parameter that is not trained has no master. */
+/* Converts n numbers from bf16 to f32, in place, for a parameter that is not trained and so has no master. */
 static void widen_stage(char *stage, int64_t n) {
     for (int64_t i = n - 1; i >= 0; i--) {
         ls_bf16 narrow;
@@ -181,7 +181,7 @@ static void widen_stage(char *stage, int64_t n) {
     }
 }
 
-/* Writes a run of elements to a tensor of a file, from byte `from` of it on. */
+/* Writes a run of elements to a tensor of a file, from byte `from` of the tensor on. */
 static ls_status write_elements(saving *s, int file, int tensor, int64_t from, const ls_operand *elements) {
     const ls_dtype type = s->image->accumulator;
     const int64_t size = (int64_t)ls_dtype_bytes(type), count = elements->view.size[0];
@@ -204,8 +204,8 @@ static ls_status write_elements(saving *s, int file, int tensor, int64_t from, c
 }
 
 /*
- * Writes a run of parameter i in this rank's shard: its master, or what it is where it has none, and the optimiser's
- * states.
+ * Writes a run of parameter i in this rank's shard: its master or, without a master, the parameter itself; and the
+ * optimiser's states.
  */
 static ls_status write_run(saving *s, int i, const ls_flat_run *run) {
     const ls_image *image = s->image;
@@ -221,7 +221,7 @@ static ls_status write_run(saving *s, int i, const ls_flat_run *run) {
     return ls_ok();
 }
 
-/* What this rank's shard has of parameter i. */
+/* Writes this rank's shard of parameter i. */
 static ls_status write_parameter_part(saving *s, int i) {
     const ls_flat *flat = &s->image->flats[i];
     const int rank = ls_executor_rank(s->executor);
@@ -241,7 +241,7 @@ static ls_status write_shard(saving *s) {
     return ls_ok();
 }
 
-/* Closes the files, synced if status is LS_OK. Returns the first error. */
+/* Closes the files; syncs them if status is LS_OK. Returns the first error. */
 static ls_status close_files(saving *s, ls_status status) {
     for (int f = 0; f < 2; f++) {
         ls_st_writer *writer = s->writer[f];
@@ -290,7 +290,7 @@ static int by_place(const void *a, const void *b) {
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Whether a piece that a rank has told of is one of this checkpoint, and the next of its file. */
+/* Checks that a piece received from a rank belongs to this checkpoint, and is the next one of its file. */
 static ls_status check_piece(const saving *s, const ls_checkpoint_record *record, const ls_tensor_piece *piece) {
     const bool has_tensors = piece->file == LS_CHECKPOINT_MODEL || piece->file == LS_CHECKPOINT_OPTIMIZER;
     if (piece->file < 0 || piece->file >= LS_CHECKPOINT_FILES || piece->tensor < -1 ||
@@ -306,7 +306,7 @@ static ls_status check_piece(const saving *s, const ls_checkpoint_record *record
 static ls_status write_record(saving *s, const ls_train_state *state) {
     ls_checkpoint_record record = {.state = *state, .type = ls_st_dtype_name(ls_st_dtype_of(s->image->accumulator))};
     record.state.base = s->model != NULL ? s->model->base : 0;
-    LS_ASSERT(s->pieces != NULL); /* rank 0 added the headers */
+    LS_ASSERT(s->pieces != NULL); /* rank 0 has added the headers */
     qsort(s->pieces, (size_t)s->n_pieces, sizeof *s->pieces, by_place);
     for (int f = 0; f < LS_CHECKPOINT_FILES; f++)
         record.file[f].pieces = LS_NEW_ARRAY(s->arena, ls_named_piece, s->n_pieces);
@@ -350,7 +350,7 @@ ls_status ls_checkpoint_save(ls_executor *executor, ls_comm *comm, const char *f
         const ls_status removed = ls_file_remove_tree(s.partial);
         if (removed.code != LS_OK) ls_log("warning: a partial checkpoint could not be removed: %s", removed.text);
     }
-    if (is_rank_0(&s) && status.code == LS_OK) { /* the new checkpoint is safe, so failing to prune is not an error */
+    if (is_rank_0(&s) && status.code == LS_OK) { /* the new checkpoint is safe, so a failure to prune is not an error */
         const ls_status pruned = ls_checkpoint_prune(folder, state->step, keep);
         if (pruned.code != LS_OK) ls_log("warning: an old checkpoint could not be removed: %s", pruned.text);
     }

@@ -13,14 +13,12 @@
  *           each other, and a label that lies in the next document is valid, because the model sees the end of document
  *           before it. Fewer than S + 1 tokens at the end are left out.
  *   best    Documents are apart: none sees another, and positions begin at 0 in each. A document of more than S inputs
- *   is
- *           cut into pieces of S, each of which is a document of its own for attention and positions. The remaining
- *           pieces and all
- *           shorter documents are put into sequences by best-fit-decreasing, uncut. The last token of a document is
- *           only a label. Unused places hold the end of document and have ignored labels.
+ *           is cut into pieces of S, each of which is a document of its own for attention and positions. The remaining
+ *           pieces and all shorter documents are put into sequences by best-fit-decreasing, uncut. The last token of a
+ *           document is only a label. Unused places hold the end of document and have ignored labels.
  *   stream  Documents are apart, in the order of the files, and cut where a sequence is full.
  *   pairs   Documents are apart, in the order of the files; the two of a pair of answers are whole and in the same
- *   sequence.
+ *           sequence.
  *   auto    best if some tokens are learnt and others not (conversations, completions), else join.
  *
  * Of a document of more than S + 1 tokens, --too-long cut packs only the beginning, and --too-long drop packs nothing.

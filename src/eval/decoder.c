@@ -66,7 +66,8 @@ int64_t ls_decoder_cache_bytes(const ls_decoder *d, const ls_image *image) {
 static ls_status put_number(const ls_rank *rank, const char *name, int64_t value) {
     const ls_operand to = ls_image_elements(rank->image, name, 0, 1);
     const int32_t number = (int32_t)value;
-    return to.buffer >= 0 ? ls_executor_write(rank->executor, &to, &number) : ls_ok(); /* it may have no positions */
+    /* the model may have no positions */
+    return to.buffer >= 0 ? ls_executor_write(rank->executor, &to, &number) : ls_ok();
 }
 
 /* Writes the spans that the token at `place` sees: those of the mask, cut off after the token itself. */
@@ -87,7 +88,7 @@ static ls_status put_spans(const ls_decoder *d, const ls_rank *rank, int64_t pla
     return ls_ok();
 }
 
-/* Puts the new token and runs its program. */
+/* Writes the new token and runs its program. */
 static ls_status run_token(const ls_decoder *d, const ls_rank *rank, int32_t id, int64_t place) {
     LS_TRY(put_number(rank, LS_NEXT "tokens", id));
     LS_TRY(put_number(rank, LS_NEXT "positions", place));
@@ -129,7 +130,7 @@ ls_status ls_decoder_next(const ls_decoder *d, const ls_rank *rank, int32_t id, 
     LS_ASSERT(place < d->most);
     LS_TRY(run_token(d, rank, id, place));
     const ls_binding *made = ls_image_find(rank->image, d->logits);
-    if (made->alone != 0) /* the last stage has them */
+    if (made->alone != 0) /* the last stage has the logits */
         LS_TRY(ls_rank_gather_tensor(rank, made, true, logits));
     else
         LS_TRY(ls_executor_read(rank->executor, &made->operand, logits));

@@ -14,7 +14,7 @@
 
 /* --- trained.c ---------------------------------------------------------------------------------------------------- */
 
-/* A model with its config, its tokenizer, and weights of its own or of a checkpoint. */
+/* A model with its config and tokenizer, and with weights of its own or of a checkpoint. */
 
 typedef struct ls_trained {
     ls_model *model;
@@ -23,14 +23,14 @@ typedef struct ls_trained {
 } ls_trained;
 
 /*
- * model: config.json or a folder with one; NULL: the checkpoint's. checkpoint: a folder with model.safetensors, or a
- * training run, whose newest checkpoint is used; NULL: none. LS_USAGE if both are NULL; LS_INVALID if the tokenizer has
- * more tokens than the model. Collective where others launched the ranks: LS_USAGE names a file that differs.
+ * model: config.json or a folder with one; NULL: that of the checkpoint. checkpoint: a folder with model.safetensors,
+ * or a training run, whose newest checkpoint is used; NULL: none. LS_USAGE if both are NULL; LS_INVALID if the
+ * tokenizer has more tokens than the model. Collective if the ranks were launched: LS_USAGE names a file that differs.
  */
 LS_MUST_USE ls_status ls_trained_open(const char *model, const char *checkpoint, ls_trained *out);
 /*
- * ls_trained_open with changes to the config's rotary positions, and with an adapter. A checkpoint of a model with an
- * adapter has it. rope, adapter NULL: none.
+ * ls_trained_open with changes to the config's rotary positions, and with an adapter. The checkpoint of a model with an
+ * adapter brings its own adapter. rope, adapter NULL: none.
  */
 LS_MUST_USE ls_status ls_trained_open_changed(const char *model, const char *checkpoint, const ls_rope_change *rope,
                                               const ls_adapter_choice *adapter, ls_trained *out);
@@ -38,15 +38,15 @@ void ls_trained_close(ls_trained *trained); /* a zeroed one is allowed */
 
 /*
  * Loads the weights into the ranks' memory. Collective; all ranks return the same failure. A model without weights gets
- * random ones from seed, and rank 0 logs it.
+ * random ones from `seed`, and rank 0 logs this.
  */
 LS_MUST_USE ls_status ls_trained_fill(const ls_trained *trained, const ls_rank *rank, uint64_t seed);
 
 /* --- text.c ------------------------------------------------------------------------------------------------------- */
 
 /*
- * Where others launched the ranks: compares a text that each process has opened as `name`, e.g. "--data". opened: how
- * that went. Collective; LS_USAGE when the text differs. data may be NULL when opened is a failure.
+ * If the ranks were launched: compares a text that each process has opened as `name`, e.g. "--data". opened: the status
+ * of opening it. Collective; LS_USAGE if the texts differ. data may be NULL if `opened` is a failure.
  */
 LS_MUST_USE ls_status ls_text_alike(const char *name, const ls_data *data, ls_status opened);
 
@@ -54,20 +54,20 @@ LS_MUST_USE ls_status ls_text_alike(const char *name, const ls_data *data, ls_st
 
 typedef struct ls_text_sequences {
     const ls_data *data;
-    int64_t some;   /* > 0: that number of sequences, evenly spread over the text; 0: all in order */
-    ls_marks marks; /* where documents are found in the tokens, instead of being those of the text */
-    int64_t S;      /* tokens of a sequence, for marks */
+    int64_t some;   /* > 0: this number of sequences, evenly spread over the text; 0: all, in order */
+    ls_marks marks; /* how documents are found in the tokens, if they are not those of the text */
+    int64_t S;      /* tokens of a sequence, needed with marks */
 } ls_text_sequences;
 
-/* Ranks may read them at the same time. The struct is borrowed. */
+/* Several ranks may read the sequences at the same time. The struct is borrowed. */
 ls_sequences ls_text_sequences_of(const ls_text_sequences *text);
 
-/* The documents of a few sequences, spread over a text, as examples of what a batch holds. */
+/* The documents of a few sequences, spread over a text, as examples of the content of a batch. */
 typedef struct ls_typical {
     ls_mask_term *terms; /* LS_MASK_DOCUMENTS, for ls_job.documents; NULL: tokens may see other documents */
     int n;
 } ls_typical;
-/* marks: of the model. */
+/* marks: those of the model. */
 LS_MUST_USE ls_status ls_typical_read(const ls_data *data, ls_marks marks, int64_t S, ls_typical *out);
 void ls_typical_free(ls_typical *typical); /* a zeroed one is allowed */
 
@@ -75,17 +75,15 @@ void ls_typical_free(ls_typical *typical); /* a zeroed one is allowed */
 
 /*
  * The loss of a model on data that is already open, for the eval command and the end of a training. Of the options it
- * uses seq and pack (equal to the data's), batch, sequences, dtype, seed, out and spread; all but those of the spread
- * must be set. Everything is borrowed for the call.
+ * uses seq and pack (equal to the data's), batch, sequences, dtype, seed, out and spread; all except the fields of the
+ * spread must be set. Everything is borrowed for the call.
  */
 LS_MUST_USE ls_status ls_evaluate_text(const ls_eval_options *options, const ls_trained *trained, const ls_data *data,
                                        ls_eval_result *result);
 
 /* --- positions.c -------------------------------------------------------------------------------------------------- */
 
-/*
- * Losses by the distance from the beginning of the document: they show whether the model makes use of a long context.
- */
+/* Losses by the distance from the beginning of the document, which show whether the model uses a long context. */
 
 /*
  * Sums over tokens: of their loss and loss². Sums over sequences, each with n tokens of total loss L: of L², L·n and
@@ -97,21 +95,21 @@ typedef struct ls_loss_sum {
     double squares, cross, counts; /* L², L·n, n² */
 } ls_loss_sum;
 
-/* Zero before the first sequence is added. */
+/* Must be zeroed before the first sequence is added. */
 typedef struct ls_loss_sums {
-    ls_loss_sum bins[LS_LOSS_BINS][LS_LOSS_BINS]; /* [first][last]: of all tokens in bins first to last */
-    int64_t farthest;                             /* largest number of tokens before a predicted one */
+    ls_loss_sum bins[LS_LOSS_BINS][LS_LOSS_BINS]; /* [first][last]: over all tokens in bins first to last */
+    int64_t farthest;                             /* the largest number of tokens before a predicted one */
 } ls_loss_sums;
 
 /*
- * Adds the losses[S] of a sequence whose label is not LS_LABEL_IGNORED to the bins of sample->seen. If the sequence
- * begins inside a document, the tokens before its beginning do not count as seen.
+ * Adds the losses[S] of a sequence whose labels are not LS_LABEL_IGNORED to the bins given by sample->seen. If the
+ * sequence begins inside a document, the tokens before its beginning do not count as seen.
  */
 void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const ls_sample *sample, const float *losses);
 
 /*
- * Joins neighbouring bins until each has enough tokens for a mean whose standard error, from their scatter, is at most
- * `error` nats. INFINITY joins none.
+ * Joins neighbouring bins until each has enough tokens for a mean whose standard error, estimated from the scatter of
+ * the tokens, is at most `error` nats. INFINITY joins no bins.
  */
 ls_loss_table ls_loss_sums_table(const ls_loss_sums *sums, double error);
 #define LS_LOSS_BIN_ERROR 0.05
@@ -126,26 +124,26 @@ void ls_loss_table_print(const ls_loss_table *table, FILE *out);
 /* --- decoder.c ---------------------------------------------------------------------------------------------------- */
 
 /*
- * A model that reads a prompt at once and continues it token by token. Prefill (program evaluate) computes the keys and
- * values of the prompt, whose tokens are spread over the ranks; each rank keeps those of its tokens. Each further token
- * (program decode) attends to them and adds its own key and value. Programs are compiled for a largest sequence; no
- * token sees positions after the current one.
+ * A model that reads a prompt at once and continues it token by token. The prefill (program evaluate) computes the keys
+ * and values of the prompt, whose tokens are distributed over the ranks; each rank keeps those of its tokens. Each
+ * further token (program decode) attends to them and adds its own key and value. The programs are compiled for a
+ * largest sequence; no token sees positions after the current one.
  */
 
 typedef struct ls_decoder {
-    int64_t most; /* largest number of tokens of a sequence */
+    int64_t most; /* largest number of tokens in a sequence */
     ls_graph *model, *graph;
     ls_decoding decoding;
     const char *logits; /* the name of the logits */
     ls_job job;
     ls_session *session; /* the caller runs it, once */
-    int decode;          /* the program of that name */
+    int decode;          /* index of the program `decode` */
 } ls_decoder;
 
 /*
- * For prompts of `known` tokens that grow to at most `most`. dtype: "f32" or "bf16", NULL: f32; LS_USAGE for another.
- * The model is borrowed for the call. `out` must stay at its address until it is closed, since the session borrows its
- * job.
+ * For prompts of `known` tokens that grow to at most `most`. dtype: "f32" or "bf16", NULL: f32; another one is
+ * LS_USAGE. The model is borrowed for the call. `out` must stay at its address until it is closed, because the session
+ * borrows its job.
  */
 LS_MUST_USE ls_status ls_decoder_open(const ls_model *model, int64_t known, int64_t most, const char *dtype,
                                       const ls_spread *spread, ls_decoder *out);
@@ -155,14 +153,14 @@ void ls_decoder_close(ls_decoder *decoder); /* a zeroed one is allowed */
 int64_t ls_decoder_cache_bytes(const ls_decoder *decoder, const ls_image *image);
 
 /*
- * Makes ids[0, n), 0 <= n <= most, the sequence and computes its keys and values; before the first ls_decoder_next.
- * Collective, with equal arguments on every rank.
+ * Makes ids[0, n), 0 <= n <= most, the sequence, and computes its keys and values. Called before the first
+ * ls_decoder_next. Collective, with equal arguments on every rank.
  */
 LS_MUST_USE ls_status ls_decoder_prefill(const ls_decoder *decoder, const ls_rank *rank, const int32_t *ids, int64_t n);
 /*
- * Adds token `id` at `place`, the number of tokens before it. logits[V] become those of the token that follows, with
- * equal bits on every rank. Collective. If a logit is not finite: LS_INVALID on every rank,
- * naming the weight that is the cause.
+ * Adds token `id` at `place`, which is the number of tokens before it. logits[V] become those of the next token, with
+ * equal bits on every rank. Collective. If a logit is not finite: LS_INVALID on every rank, naming the weight that is
+ * the cause.
  */
 LS_MUST_USE ls_status ls_decoder_next(const ls_decoder *decoder, const ls_rank *rank, int32_t id, int64_t place,
                                       float *logits);
@@ -172,13 +170,13 @@ LS_MUST_USE ls_status ls_decoder_next(const ls_decoder *decoder, const ls_rank *
 /*
  * Drawing the next token from its logits, in the order of the Hugging Face library: logits are divided by the
  * temperature; top_k keeps the k most likely tokens and those as likely as the k-th; top_p keeps the fewest of these,
- * most likely first, that reach its share.
+ * most likely first, whose total probability reaches top_p.
  */
 
 typedef struct ls_sampling {
     double temperature; /* 0: always the most likely token */
-    double top_p;       /* keep this share of the probability, as above; 0 and 1: all */
-    int64_t top_k;      /* 0: all */
+    double top_p;       /* the probability to be reached, see above; 0 and 1: all tokens */
+    int64_t top_k;      /* 0: all tokens */
     uint64_t seed;
 } ls_sampling;
 
@@ -187,9 +185,9 @@ LS_MUST_USE ls_status ls_sampler_create(const ls_sampling *sampling, int64_t V, 
 void ls_sampler_destroy(ls_sampler *sampler); /* NULL is allowed */
 
 /*
- * The token of draw `number`: a pure function of the sampling, the logits [V] and the number. Of equal logits the
- * smaller id counts as more likely. A token with a logit that is not finite is not drawn; if no logit is finite, the
- * result is id 0.
+ * The token of draw `number`: a pure function of the sampling, the logits [V] and the number. Of equal logits, the
+ * smaller id counts as more likely. A token whose logit is not finite is not drawn; if no logit is finite, the result
+ * is id 0.
  */
 int32_t ls_sampler_draw(ls_sampler *sampler, const float *logits, uint64_t number);
 
@@ -203,41 +201,41 @@ typedef struct ls_stops {
 } ls_stops;
 
 /*
- * Reads "eos_token_id", a number or an array, from the model folder's generation_config.json, or else from its
- * config.json; if neither has it, takes the tokenizer's end of document. LS_INVALID names the file and a value that is
- * no token of the model.
+ * Reads "eos_token_id", a number or an array, from generation_config.json in the model folder, or else from its
+ * config.json; if neither has it, uses the tokenizer's end of document. LS_INVALID names the file and a value that is
+ * not a token of the model.
  */
 LS_MUST_USE ls_status ls_stops_read(const ls_trained *trained, ls_stops *out);
 bool ls_stops_have(const ls_stops *stops, int32_t id);
 
-/* Turns tokens into printable text as they come, in whole characters. */
+/* Converts tokens to printable text as they arrive, in whole characters. */
 
 typedef struct ls_generated_text {
     const ls_tokenizer *tokenizer;
     void (*out)(void *context, const char *bytes, size_t n);
     void *context;
     ls_token_stream *tokens;
-    ls_text text; /* bytes not yet passed to out */
+    ls_text text; /* bytes not yet passed to `out` */
 } ls_generated_text;
 
 /*
- * Begins after the tokens ids[0, n), whose text is not passed to out, since a token's text may depend on the tokens
- * before it. The caller sets stream->tokenizer, out and context, leaves the rest zero, and calls ls_generated_free
- * whatever the status is.
+ * Begins after the tokens ids[0, n). Their text is not passed to `out`; they are needed because a token's text may
+ * depend on the tokens before it. The caller sets stream->tokenizer, out and context, leaves the rest zero, and must
+ * call ls_generated_free also after a failure.
  */
 LS_MUST_USE ls_status ls_generated_begin(ls_generated_text *stream, const int32_t *ids, size_t n);
 /*
- * Passes the text that the token adds to out; special tokens add none. Bytes of an incomplete character wait for the
+ * Passes the text that the token adds to `out`; special tokens add none. Bytes of an incomplete character wait for the
  * next token.
  */
 LS_MUST_USE ls_status ls_generated_put(ls_generated_text *stream, int32_t id);
-/* After the last token: passes the waiting bytes to out. */
+/* Called after the last token: passes the waiting bytes to `out`. */
 LS_MUST_USE ls_status ls_generated_end(ls_generated_text *stream);
 void ls_generated_free(ls_generated_text *stream); /* a zeroed one is allowed */
 
 /* --- recall.c ----------------------------------------------------------------------------------------------------- */
 
-/* Prints a line for each depth with a column for each length. */
+/* Prints one line for each depth, with a column for each length. */
 void ls_recall_print(const ls_recall_result *result, FILE *out);
 void ls_recall_result_json(const ls_recall_result *result, FILE *out);
 

@@ -9,28 +9,28 @@
 
 /* --- on open data ------------------------------------------------------------------------------------------------- */
 
-/* What rank 0 computes for the caller. */
+/* What rank 0 computes and the caller receives. */
 typedef struct outcome {
     ls_loss_sums sums;
     double seconds;
-    int64_t resident; /* the most of any rank */
+    int64_t resident; /* the largest value of all ranks */
 } outcome;
 
 typedef struct evaluation {
-    const ls_eval_options *options; /* completed */
+    const ls_eval_options *options; /* with defaults filled in */
     const ls_trained *trained;
     const ls_data *data;
-    int64_t n; /* sequences */
+    int64_t n; /* number of sequences */
     ls_typical typical;
     ls_graph *graph;
-    ls_tensor fetched[3]; /* losses; and ids and log-probabilities of the likeliest words, where they are wanted */
+    ls_tensor fetched[3]; /* losses and, if wanted, ids and log-probabilities of the likeliest words */
     ls_job job;
     ls_session *session;
 } evaluation;
 
 /*
- * How many batches a program runs where the mesh has stages: a few for each stage, since of p stages and m batches all
- * work for m of m + p - 1 turns; and not many more than there are.
+ * The number of batches that a program runs if the mesh has stages: a few for each stage, but not many more than there
+ * are. With p stages and m batches, all stages work during m of m + p - 1 turns.
  */
 static int batches_at_once(const evaluation *e) {
     enum { FOR_A_STAGE = 4 };
@@ -68,7 +68,7 @@ static ls_status open_program(evaluation *e) {
 typedef struct adding {
     ls_loss_sums *sums;
     int64_t seq;
-    ls_logprobs *logprobs; /* NULL: nobody wants them */
+    ls_logprobs *logprobs; /* NULL: not wanted */
     ls_teacher_file *teacher;
 } adding;
 
@@ -79,7 +79,7 @@ static void add_losses(void *context, const ls_sample *sample, const float *loss
     if (a->teacher != NULL) ls_teacher_file_add(a->teacher, sample);
 }
 
-/* to: what is kept of each token besides, on rank 0. */
+/* to: what rank 0 collects for each token besides the sums. */
 static ls_status score_text(const evaluation *e, const ls_rank *rank, adding to, outcome *out) {
     to.sums = &out->sums;
     to.seq = e->options->seq;
@@ -103,7 +103,7 @@ static ls_status score_text(const evaluation *e, const ls_rank *rank, adding to,
     return finite ? ls_ok() : ls_weights_not_finite(rank->executor, rank->comm, "the loss is");
 }
 
-/* The same, and writes what each token's logarithm is. */
+/* The same; also writes the log-probability of each token. */
 static ls_status score_tokens(const evaluation *e, const ls_rank *rank, outcome *out) {
     const bool writes = rank->rank == 0;
     ls_logprobs *logprobs = writes ? ls_logprobs_create(e->data, e->options->seq, e->n) : NULL;
@@ -117,7 +117,7 @@ static ls_status score_tokens(const evaluation *e, const ls_rank *rank, outcome 
     return status;
 }
 
-/* Writes what the model says as a teacher. */
+/* Writes the model's likeliest words, as a teacher. */
 static ls_status teach(const evaluation *e, const ls_rank *rank, outcome *out) {
     const ls_eval_options *o = e->options;
     const ls_teacher_options options = {e->data, o->seq, e->n, (int)o->top, o->temperature, o->logprobs};
@@ -157,7 +157,7 @@ static ls_status write_files(const evaluation *e, const ls_eval_result *result) 
     return ls_loss_table_draw(&result->table, out);
 }
 
-/* At home: the result, and the files. */
+/* At home: fills in the result, and writes the files. */
 static ls_status report(const evaluation *e, const outcome *found, ls_eval_result *result) {
     ls_eval_result made = {.table = ls_loss_sums_table(&found->sums, LS_LOSS_BIN_ERROR),
                            .text_sequences = ls_data_summarise(e->data)->windows,
@@ -227,7 +227,7 @@ static ls_status complete(ls_eval_options *o) {
     return ls_spread_resolve(&o->spread, &request);
 }
 
-/* Words of a teacher are those of a document by itself. */
+/* Words of a teacher must be those of a document by itself. */
 static ls_status check_top(const ls_eval_options *o, const ls_trained *trained, const ls_data *data) {
     const int64_t known = ls_tokenizer_vocabulary(trained->tokenizer);
     if (o->top > known)

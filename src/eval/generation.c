@@ -1,6 +1,6 @@
 /*
- * Generation beside the decoder: draws tokens from logits, knows the tokens that end a text, and turns tokens into text
- * as they come.
+ * The parts of generation besides the decoder: draws tokens from logits, knows the tokens that end a text, and converts
+ * tokens to text as they arrive.
  */
 #include "eval/eval.h"
 
@@ -11,8 +11,9 @@
 struct ls_sampler {
     ls_sampling sampling;
     int64_t V;
-    double *chance; /* [V], not normalised */
-    int32_t *heap;  /* [V] ids: a heap of `left`, most likely on top; then those removed, last first */
+    double *chance; /* [V]: not normalised */
+    /* [V]: ids, as a heap of `left` with the most likely on top; then the removed ones, the last one first */
+    int32_t *heap;
     int64_t left;
 };
 
@@ -60,7 +61,7 @@ static void sift_down(ls_sampler *s, int64_t at) {
     }
 }
 
-/* Removes the most likely id from the heap. Few of many ids are removed, so a heap is faster than sorting all. */
+/* Removes the most likely id from the heap. Only few of many ids are removed, so a heap is faster than sorting all. */
 static int32_t pop(ls_sampler *s) {
     const int32_t id = s->heap[0];
     s->heap[0] = s->heap[--s->left];
@@ -79,7 +80,7 @@ static double compute_chances(ls_sampler *s, const float *logits, int32_t best) 
     return sum;
 }
 
-/* The chance of the n-th most likely id; 0 past the last. To be called with n = 0, 1, 2, ... */
+/* The chance of the n-th most likely id; 0 past the last one. Must be called with n = 0, 1, 2, ... */
 static double chance_of(ls_sampler *s, int64_t n) {
     if (n >= s->V) return 0;
     const int64_t at = s->V - 1 - n;
@@ -99,8 +100,8 @@ static int64_t cut_to_count(ls_sampler *s, double *sum) {
 }
 
 /*
- * The number of ids, of at most `most`, that top_p keeps: the most likely until they reach the share of *sum, which
- * becomes their sum.
+ * The number of ids, at most `most`, that top_p keeps: the most likely ones until they reach its share of *sum. *sum
+ * then becomes their sum.
  */
 static int64_t cut_to_share(ls_sampler *s, int64_t most, double *sum) {
     const double share = s->sampling.top_p * *sum;
@@ -126,8 +127,9 @@ static double cut(ls_sampler *s, double sum) {
 }
 
 /*
- * The id where the running sum of the chances passes `drawn`; `otherwise` if rounding keeps the sum below it. The order
- * is that of ids, not of chances: two almost equal chances may change places by rounding, which would change the draw.
+ * The id at which the running sum of the chances passes `drawn`; `otherwise` if rounding keeps the sum below it. The
+ * sum is in the order of ids, not of chances: rounding may exchange two almost equal chances, which would change the
+ * draw.
  */
 static int32_t find(const ls_sampler *s, double drawn, int32_t otherwise) {
     for (int64_t v = 0; v < s->V; v++) {
@@ -158,7 +160,7 @@ static ls_status read_ids(ls_json_value value, int64_t V, ls_stops *out) {
     return ls_ok();
 }
 
-/* Adds the tokens of "eos_token_id", if the JSON text has it. `name` is the file for error messages. */
+/* Adds the tokens of "eos_token_id" if the JSON text has it. `name` is the file, for error messages. */
 static ls_status read_text(const char *name, const char *text, int64_t V, ls_stops *out) {
     ls_json *document;
     LS_TRY(ls_json_parse(name, text, strlen(text), &document));
@@ -206,7 +208,7 @@ static void emit(ls_generated_text *s) {
     for (size_t at = 0, part; at < s->text.count; at += part) {
         const char *bytes = s->text.byte + at;
         part = ls_utf8_valid_prefix(bytes, (size_t)ls_min((int64_t)(s->text.count - at), 16));
-        if (part == 0) part = 1; /* an invalid byte: printed as U+FFFD */
+        if (part == 0) part = 1; /* an invalid byte is printed as U+FFFD */
         s->out(s->context, piece, ls_utf8_printable(bytes, part, piece, sizeof piece));
     }
     s->text.count = 0;

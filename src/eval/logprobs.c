@@ -1,26 +1,26 @@
 /*
- * The log-probabilities of a text's tokens, document by document: collected sequence by sequence on rank 0, and written
- * as a line of JSON for each passage of a document.
+ * The log-probabilities of a text's tokens, document by document: collected on rank 0, sequence by sequence, and
+ * written as one line of JSON for each passage of a document.
  */
 #include "eval/eval_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Consecutive inputs of a document, those of its labels that are learnt. */
+/* Consecutive inputs of a document, with those of their labels that are learnt. */
 typedef struct passage {
-    int64_t document, offset; /* offset: of the first input in the document */
-    int64_t n;                /* learnt labels */
-    int32_t *ids, *places;    /* [n]; places: of a label in the document */
+    int64_t document, offset; /* offset: index of the first input in the document */
+    int64_t n;                /* number of learnt labels */
+    int32_t *ids, *places;    /* [n]; places: index of each label in the document */
     float *logprobs;          /* [n] */
 } passage;
 
 struct ls_logprobs {
     const ls_data *data;
-    int64_t n, some, next; /* n: passages; next: sequence, of `some` */
+    int64_t n, some, next; /* n: number of passages; next: index of the next one of `some` sequences */
     size_t capacity;
     passage *list;
-    ls_data_piece *pieces; /* of one sequence */
+    ls_data_piece *pieces; /* pieces of one sequence */
     ls_status status;
 };
 
@@ -41,7 +41,7 @@ void ls_logprobs_destroy(ls_logprobs *l) {
     free(l);
 }
 
-/* One block of memory for the three arrays of a passage. */
+/* Allocates the three arrays of a passage as one block of memory. */
 static ls_status make_passage(ls_logprobs *l, int64_t labels, passage **out) {
     if ((size_t)l->n == l->capacity) {
         const size_t wanted = 2 * l->capacity + 256;
@@ -79,7 +79,7 @@ void ls_logprobs_add(ls_logprobs *l, const int32_t *labels, const float *losses)
     int64_t n = 0;
     const int64_t index = ls_part_start(ls_data_summarise(l->data)->windows, l->some, l->next++);
     if (l->status.code == LS_OK) l->status = ls_data_pieces(l->data, index, l->pieces, &n);
-    /* Where answers are judged, each second document is of another answer to the prompt. */
+    /* If answers are judged, every second document has an answer to another prompt. */
     const int64_t each = ls_data_judges(l->data) ? 2 : 1;
     for (int64_t k = 0; k < n && l->status.code == LS_OK; k += each)
         l->status = add_piece(l, &l->pieces[k], labels, losses);

@@ -46,7 +46,7 @@ static ls_status encode_pieces(const ls_tokenizer *tokenizer, int32_t key, piece
     return prepend_frame(tokenizer, &p->of[INTRO]);
 }
 
-/* Writes filler to ids[0, n), from the data or the built-in sentences. */
+/* Writes filler to ids[0, n), from the data or from the built-in sentences. */
 static ls_status write_filler(const ls_haystack *h, int64_t sample, int32_t *ids, int64_t n) {
     if (h->data != NULL) {
         int32_t *window = malloc(sizeof *window * (size_t)(h->length + 1));

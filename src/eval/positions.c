@@ -1,14 +1,12 @@
-/*
- * Losses by the number of tokens of the document that were seen before: sums, a table with joined bins, and its output.
- */
+/* Losses by the number of preceding tokens of the document: sums, a table with joined bins, and its output. */
 #include "eval/eval.h"
 
 #include <math.h>
 #include <string.h>
 
 /*
- * The bin of a number of tokens seen before: 0, 1, 2, 3-4, 5-8, ... Each ends with a power of two, as sequence lengths
- * do.
+ * The bin of a number of preceding tokens: 0, 1, 2, 3-4, 5-8, ... Each bin ends with a power of two, as sequence
+ * lengths do.
  */
 static int bin_of(int64_t before) {
     int bin = before > 0;
@@ -18,7 +16,7 @@ static int bin_of(int64_t before) {
 
 static int64_t last_of(int bin) { return bin > 0 ? (int64_t)1 << (bin - 1) : 0; }
 
-/* One sequence's tokens in a run of bins: their number, and the sums of loss and loss². */
+/* The tokens of one sequence in a run of bins: their number, and the sums of loss and loss². */
 typedef struct part {
     int64_t tokens;
     double loss, squares;
@@ -37,8 +35,8 @@ static void add_part(ls_loss_sum *sum, const part *p) {
 }
 
 /*
- * Adds to the sums of every run of bins: which bins are joined is known at the end only, and the L² of two joined bins
- * is not the sum of their L².
+ * Adds to the sums of every run of bins, because which bins are joined is known only at the end, and the L² of joined
+ * bins is not the sum of their L².
  */
 void ls_loss_sums_add(ls_loss_sums *sums, int64_t S, const ls_sample *sample, const float *losses) {
     part parts[LS_LOSS_BINS] = {{0}};
@@ -77,11 +75,12 @@ static ls_loss_bin bin_between(const ls_loss_sums *sums, int first, int last) {
     return bin;
 }
 
-enum { FEWEST = 32 }; /* the fewest tokens from which the scatter is estimated */
+enum { FEWEST = 32 }; /* the fewest tokens from which the scatter can be estimated */
 
 /*
- * Whether a bin holds enough tokens, which are treated as independent here: the scatter between a few sequences is too
- * rough an estimate to decide by, and much of it is the difference between texts, which joining bins does not reduce.
+ * Whether a bin has enough tokens, which are treated as independent here. The scatter between a few sequences is too
+ * rough an estimate for this decision, and much of it is the difference between texts, which joining bins does not
+ * reduce.
  */
 static bool is_enough(const ls_loss_sum *sum, double error) {
     const double n = (double)sum->tokens;
@@ -94,17 +93,17 @@ static bool is_enough(const ls_loss_sum *sum, double error) {
 ls_loss_table ls_loss_sums_table(const ls_loss_sums *sums, double error) {
     ls_loss_table table = {.all = bin_between(sums, 0, LS_LOSS_BINS - 1),
                            .sequences = sums->bins[0][LS_LOSS_BINS - 1].sequences};
-    int first = 0, before = 0; /* the first bin of the growing run, and of the run before it */
+    int first = 0, before = 0; /* the first bin of the run that is being built, and of the run before it */
     for (int last = 0; last < LS_LOSS_BINS; last++) {
         const ls_loss_sum *sum = &sums->bins[first][last];
-        if (sum->tokens == 0) first = last + 1; /* empty bins at its beginning do not belong to a run */
+        if (sum->tokens == 0) first = last + 1; /* a run does not begin with empty bins */
         if (!is_enough(sum, error)) continue;
         table.bin[table.n++] = bin_between(sums, first, last);
         before = first;
         first = last + 1;
     }
     if (first == LS_LOSS_BINS) return table;
-    /* The rest has too few tokens for a run of its own and joins the last one. */
+    /* The remaining bins have too few tokens for a run of their own, and are joined to the last run. */
     if (table.n == 0) table.n = 1, before = first;
     table.bin[table.n - 1] = bin_between(sums, before, LS_LOSS_BINS - 1);
     return table;
@@ -154,7 +153,7 @@ ls_status ls_loss_table_draw(const ls_loss_table *t, const char *folder) {
     int n = 0;
     for (int i = 0; i < t->n; i++) {
         const ls_loss_bin *b = &t->bin[i];
-        if (b->last == 0) continue; /* 0 has no place on a logarithmic axis */
+        if (b->last == 0) continue; /* 0 cannot be shown on a logarithmic axis */
         x[n] = sqrt((double)ls_max(b->first, 1) * (double)b->last);
         y[n] = b->loss;
         error[n++] = b->error;

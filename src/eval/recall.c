@@ -22,7 +22,7 @@ static ls_recall_cell total(const ls_recall_result *r) {
     return all;
 }
 
-/* Whether a caller's result is within its arrays, and there is a file. */
+/* Whether a caller's result stays within its arrays, and there is a file. */
 static bool can_write(const ls_recall_result *r, FILE *out) {
     return r != NULL && out != NULL && r->n_lengths <= LS_RECALL_LENGTHS && r->n_depths <= LS_RECALL_DEPTHS;
 }
@@ -76,14 +76,14 @@ void ls_recall_result_json(const ls_recall_result *result, FILE *out) {
 
 enum { LEFT = 92, TOP = 92, RIGHT = 40, BOTTOM = 64, CELL_WIDTH = 84, CELL_HEIGHT = 44, SHADES = 6, LEAST_COLUMNS = 5 };
 
-/* From none right to all right: one hue, with rising contrast. */
+/* From none right to all right: a single hue with increasing contrast. */
 static const char *const light_shades[SHADES] = {"#f3f4f6", "#d3e4f5", "#a5c9ea", "#6ba6d9", "#2f7fc1", "#0b5394"};
 static const char *const dark_shades[SHADES] = {"#23262c", "#1f3a54", "#22527c", "#2a6ea8", "#3d8dd0", "#6cb4f2"};
 /* The colours of the numbers in the cells. */
 static const char *const light_ink[SHADES] = {"#3b3f46", "#22303c", "#16222d", "#0d1720", "#ffffff", "#ffffff"};
 static const char *const dark_ink[SHADES] = {"#c9ccd2", "#dbe6f0", "#e6eff8", "#f2f7fc", "#ffffff", "#0d1720"};
 
-/* The strongest shade is for all right only, the faintest for none right only. */
+/* The strongest shade means all right, the faintest none right; no other accuracy gets these two. */
 static int shade_of(double accuracy) {
     if (accuracy >= 1) return SHADES - 1;
     const int shade = (int)(accuracy * (SHADES - 1) + 0.999);
@@ -148,7 +148,7 @@ ls_status ls_recall_write(const ls_recall_result *r, const char *folder) {
 typedef struct asking {
     const ls_recall_options *options;
     const ls_trained *trained;
-    const ls_decoder *decoder; /* of the current length */
+    const ls_decoder *decoder; /* decoder for the current length */
     ls_haystack haystack;
     int length; /* index of the current length */
     const double *depths;
@@ -170,13 +170,13 @@ double ls_recall_surprise(const float *logits, int64_t V, int32_t id, bool *like
     return most + log(sum) - (double)logits[id];
 }
 
-/* What the texts of one length are made and scored in. */
+/* Memory in which the texts of one length are made and scored. */
 typedef struct room {
     int32_t *ids;
     float *logits;
 } room;
 
-/* Scores the answer of one text. All ranks compute the same. */
+/* Scores the answer of one text. All ranks compute the same result. */
 static ls_status ask(const asking *a, const ls_rank *rank, const room *at, double depth, int64_t sample,
                      ls_recall_cell *cell) {
     const int64_t n = a->haystack.length, V = ls_model_describe(a->trained->model).outputs;

@@ -1,5 +1,5 @@
 /*
- * What a teacher says of a text: the likeliest words in the place of each learnt token, written sequence by sequence,
+ * A teacher's output for a text: the likeliest words for the place of each learnt token, written sequence by sequence,
  * as records that `longspan train --records teacher` reads.
  */
 #include "eval/eval_impl.h"
@@ -12,11 +12,11 @@
 
 struct ls_teacher_file {
     const ls_teacher_options *of;
-    char *part; /* path of the unfinished file; NULL: there is none */
+    char *part; /* path of the temporary file; NULL: none */
     FILE *out;
-    int64_t next, unlearnt; /* sequence, of `some`; passages that are left out */
+    int64_t next, unlearnt; /* index of the next one of `some` sequences; number of passages left out */
     int32_t *tokens, *labels;
-    ls_data_piece *pieces; /* of one sequence */
+    ls_data_piece *pieces; /* pieces of one sequence */
     ls_json_buffer line;
     ls_status status;
 };
@@ -62,18 +62,21 @@ void ls_teacher_file_destroy(ls_teacher_file *f) {
 
 /* ---- records ---- */
 
-/* A passage of a document, whose last label is a token of it too if that is learnt: nothing else is known of it. */
+/*
+ * A passage of a document. Its tokens are those of the piece and, if it is learnt, the last label, which is the token
+ * that follows the piece.
+ */
 typedef struct passage {
     const ls_data_piece *piece;
     const int32_t *tokens, *labels; /* [piece->length] */
-    int64_t n;                      /* tokens of the record */
+    int64_t n;                      /* number of tokens in the record */
 } passage;
 
 static int32_t token_at(const passage *p, int64_t i) {
     return i < p->piece->length ? p->tokens[i] : p->labels[p->piece->length - 1];
 }
 
-/* The first token is in no place that is predicted. */
+/* The first token is never predicted. */
 static bool is_learnt(const passage *p, int64_t i) { return i > 0 && p->labels[i - 1] != LS_LABEL_IGNORED; }
 
 static ls_status add_ids(ls_json_buffer *line, const passage *p) {
@@ -85,13 +88,13 @@ static ls_status add_ids(ls_json_buffer *line, const passage *p) {
     return ls_json_buffer_print(line, "]");
 }
 
-/* Nine digits give the same f32 when they are read. */
+/* Nine digits are enough to read back the same f32. */
 static ls_status add_word(ls_json_buffer *line, const ls_sample *sample, bool id, int64_t at) {
     return id ? ls_json_buffer_print(line, "%d", sample->teacher_ids[at])
               : ls_json_buffer_print(line, "%.9g", (double)sample->teacher_logprobs[at]);
 }
 
-/* A list for each token, which has nothing where it is not learnt: of ids, or of log-probabilities. */
+/* Writes one list for each token, of ids or of log-probabilities; the list is empty if the token is not learnt. */
 static ls_status add_words(ls_json_buffer *line, const passage *p, const ls_sample *sample, int words, bool ids) {
     LS_TRY(ls_json_buffer_print(line, ", \"%s\": [", ids ? "teacher_ids" : "teacher_logprobs"));
     for (int64_t i = 0; i < p->n; i++) {

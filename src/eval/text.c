@@ -1,4 +1,4 @@
-/* The sequences of a text, and the documents that a plan takes as typical of it. */
+/* The sequences of a text, and the documents that a plan uses as typical ones. */
 #include "eval/eval.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ ls_status ls_text_alike(const char *name, const ls_data *data, ls_status opened)
     return ls_alike_end(alike, opened);
 }
 
-/* Bounds of the documents that the tokens of a whole sequence hold. */
+/* Finds the document bounds in the tokens of a whole sequence. */
 static ls_status find_documents(const ls_text_sequences *text, int64_t index, ls_sample *out) {
     ls_sample whole = {.tokens = malloc((size_t)text->S * sizeof *whole.tokens),
                        .labels = malloc((size_t)text->S * sizeof *whole.labels)};
@@ -38,12 +38,12 @@ ls_sequences ls_text_sequences_of(const ls_text_sequences *text) {
 }
 
 /*
- * Eight sequences of 8,192 tokens determine the time of a step to a percent. Fewer long ones suffice, and their pairs
- * take long to count.
+ * Eight sequences of 8,192 tokens determine the time of a step to within one percent. Fewer long sequences suffice, and
+ * counting their pairs takes long.
  */
 enum { MOST_TYPICAL = 8, TYPICAL_TOKENS = 1 << 18 };
 
-/* The document bounds of one sequence, as a mask term. The sample has room for ends alone. */
+/* The document bounds of one sequence, as a mask term. The sample only has room for `ends`. */
 static ls_status read_ends(const ls_text_sequences *text, int64_t index, ls_sample *sample, ls_mask_term *out) {
     LS_TRY(read_sample(text, index, &(ls_data_part){NULL, 0}, sample));
     int32_t *ends = malloc((size_t)sample->n_ends * sizeof *ends);

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* *out: the folder itself if it has model.safetensors, else the newest checkpoint of the run; NULL if none is given. */
+/*
+ * *out: the folder itself if it has model.safetensors, otherwise the newest checkpoint of the run; NULL if nothing is
+ * given.
+ */
 static ls_status find_checkpoint(const char *given, char **out) {
     if (given == NULL) return ls_ok();
     LS_PATH weights = NULL;
@@ -35,7 +38,7 @@ static ls_status open_all(const char *model, const char *checkpoint, const ls_ro
     return ls_ok();
 }
 
-/* All processes of launched ranks must have opened the same files; `mine`: how that went. */
+/* All processes of launched ranks must have opened the same files; `mine`: the status of opening them. */
 static ls_status compare_processes(const ls_trained *t, ls_status mine) {
     ls_alike *alike;
     LS_TRY(ls_alike_begin(&alike));

@@ -4,16 +4,19 @@
 #include "base/base.h"
 #include "longspan/attention.h"
 
-/* Rows of the table, of candidates that apply and of refused ones: with many ranks there are hundreds. JSON has all. */
+/*
+ * Most rows of the table, for candidates that apply and for refused ones: with many ranks there are hundreds. JSON has
+ * all.
+ */
 enum { MOST_APPLY = 40, MOST_REFUSED = 10 };
 
-/* Columns that only some plans have. */
+/* Columns that only some tables have. */
 typedef struct columns {
     bool measured, offload, stages;
-    bool features; /* the axes of features beside those of the sequence */
+    bool features; /* axes of features, besides those of the sequence */
     bool rings;    /* the axis of rings */
-    int axes;      /* bytes of the column with the sizes of axes */
-    int strategy;  /* of that with strategies */
+    int axes;      /* width in bytes of the column with the sizes of axes */
+    int strategy;  /* width of the column with strategies */
 } columns;
 
 static int size_along(const ls_mesh *mesh, const ls_axis *axis) {
@@ -22,7 +25,7 @@ static int size_along(const ls_mesh *mesh, const ls_axis *axis) {
     return i < mesh->n ? mesh->along[i].size : 1;
 }
 
-/* The axes that are shown: "ring×ulysses"; or their sizes in a mesh: "4×2". */
+/* Writes the axes that are shown: "ring×ulysses"; or their sizes in a mesh: "4×2". */
 static void axes_text(const ls_mesh *mesh, const columns *shown, char *out, size_t bytes) {
     size_t used = 0;
     for (int i = 0; ls_axis_at(i) != NULL && used < bytes; i++) {
@@ -46,7 +49,7 @@ static void pipeline_text(const ls_plan_candidate *c, char out[LS_PIPELINE_TEXT]
     ls_pipeline_print(&(ls_target){.mesh = c->mesh, .schedule = c->schedule, .stage_chunks = c->stage_chunks}, out);
 }
 
-/* "2 1f1b" */
+/* Prints "2 1f1b". */
 static void print_stages(const ls_plan_candidate *c, FILE *out) {
     char pipeline[LS_PIPELINE_TEXT], text[LS_PIPELINE_TEXT + 16];
     pipeline_text(c, pipeline);
@@ -84,7 +87,7 @@ static void print_row(const ls_plan_candidate *c, const columns *shown, FILE *ou
 void ls_candidates_print(const ls_plan *plan, FILE *out) {
     columns shown = {.strategy = 11};
     char strategy[LS_STRATEGY_TEXT];
-    int n[2] = {0, 0}; /* of candidates that apply, and of refused ones */
+    int n[2] = {0, 0}; /* numbers of candidates that apply, and of refused ones */
     for (int i = 0; i < plan->n_candidates; i++) {
         const ls_plan_candidate *c = &plan->candidates[i];
         ls_strategies_print(&c->strategies, strategy);
@@ -157,7 +160,7 @@ void ls_candidates_put(const ls_plan *plan, ls_json_writer *w) {
     ls_json_close(w);
 }
 
-/* Prints the choice, the candidates and the programs of rank 0, as far as `detail` says. */
+/* Prints the choice, the candidates and the programs of rank 0, as `detail` asks for. */
 static void print_session(const ls_session *session, ls_detail detail, FILE *out) {
     const ls_plan *plan = ls_session_plan(session);
     if (detail == LS_PRINT_CHOICE)

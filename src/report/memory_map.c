@@ -1,4 +1,4 @@
-/* The memory map, drawn from the image alone. Lengths are pixels. */
+/* The memory map, drawn from the image alone. Lengths are in pixels. */
 #include "report/report.h"
 
 #include "base/base.h"
@@ -13,12 +13,12 @@ enum {
     WIDTH = 1320,
     HEIGHT = 960,
     LEFT = 92,
-    PLOT = 900,   /* width of the programs together */
-    GAP = 10,     /* between programs */
+    PLOT = 900,   /* width of all programs together */
+    GAP = 10,     /* gap between programs */
     ASIDE = 1020, /* x of the text about the peak */
-    RIGHT = 1292, /* its right end */
+    RIGHT = 1292, /* right end of that text */
     SMALL = 12,   /* font size */
-    LARGEST = 9   /* buffers named at a peak */
+    LARGEST = 9   /* number of buffers named at a peak */
 };
 
 static const char *const light_colours[LS_BUFFER_KINDS] = {"#c3cad1", "#dccfb5", "#5aa5e6", "#f09a5e", "#e3c353",
@@ -28,7 +28,7 @@ static const char *const dark_colours[LS_BUFFER_KINDS] = {"#4a525c", "#5f553d", 
 
 /* The place of each program along the x axis. */
 typedef struct columns {
-    double *x, *step; /* by program: x of its first instruction; width of an instruction */
+    double *x, *step; /* by program: x of its first instruction, and width of an instruction */
 } columns;
 
 /* The part of the picture for one arena. */
@@ -38,7 +38,7 @@ typedef struct panel {
     const columns *columns;
     ls_space space;
     double top, bottom;
-    double most; /* the number of bytes at the top */
+    double most; /* number of bytes at the top */
     ls_peak peak;
 } panel;
 
@@ -132,7 +132,7 @@ static void put_level(const panel *p, double bytes, double text_below, const cha
     ls_svg_text(p->out, "y small strong", LEFT + PLOT, y + text_below, text);
 }
 
-/* The mapped bytes and the lower bound of any placement, as one line if they are too close for two. */
+/* Draws the mapped bytes, and the lower bound of any placement, as one line if they are too close for two. */
 static void put_levels(const panel *p) {
     char mapped[LS_BYTES_TEXT], least[LS_BYTES_TEXT], text[160];
     const double bytes = (double)p->image->bytes[p->space], bound = (double)p->image->least[p->space];
@@ -151,7 +151,7 @@ static void put_levels(const panel *p) {
     put_level(p, bound, 16, text);
 }
 
-/* Marks the peak, and lists the largest buffers that are live there beside the panel. */
+/* Marks the peak, and lists beside the panel the largest buffers that are live there. */
 static void put_peak(const panel *p) {
     char text[200], bytes[LS_BYTES_TEXT], name[96], css[32];
     int largest[LARGEST];
@@ -189,7 +189,7 @@ static const char *const titles[LS_SPACES] = {
     [LS_COMMON] = "common memory: what ranks of a host have once for all of them",
 };
 
-/* Where the panels are, one below the other, where there are so many more than the usual ones. */
+/* Positions of the panels, one below the other, by the number of panels beyond the usual ones. */
 enum { USUAL = 2 };
 static const struct {
     double top[LS_SPACES], bottom[LS_SPACES];

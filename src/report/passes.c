@@ -1,9 +1,9 @@
-/* What each pass of the compiler did, and the ops of the program that it made, as text and as JSON. */
+/* What each pass of the compiler did, and the ops of the resulting program, as text and as JSON. */
 #include "base/base.h"
 #include "program/program.h"
 #include "report/report.h"
 
-/* The bytes of an arena in which no two used buffers would share memory. */
+/* Bytes that the buffers of an arena would need if no two used ones shared memory. */
 static size_t bytes_apart(const ls_image *image, ls_space space) {
     size_t sum = 0;
     for (int i = 0; i < image->n_buffers; i++) {
@@ -48,7 +48,7 @@ static void print_placing(const ls_image *image, int space, FILE *out) {
                 bound > 0 ? (bytes / bound - 1) * 100 : 0, ls_bytes_text(bound, least));
 }
 
-/* The factors of a graph, and how many of them some node needs whole. */
+/* The number of factors of a graph, and how many of them some node needs whole. */
 typedef struct factor_count {
     int all, whole;
 } factor_count;

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Adds one choice to the target of the stage before. */
+/* Adds one choice to the target of the previous stage. */
 typedef struct stage {
     const char *name;
     const char *about;
@@ -57,7 +57,7 @@ static const stage stages[] = {
     {"transfers", "blocks read in place, if the plan says so", transfers},
 };
 
-/* Sums over the programs of a rank, each as often as it runs in a step. */
+/* Sums over the programs of a rank, each counted as often as it runs in a step. */
 typedef struct figures {
     double flops, sent, read, moved;
     int64_t instructions;

@@ -1,4 +1,4 @@
-/* The timeline: what the queues of all ranks do when, drawn from spans alone. Lengths are pixels. */
+/* The timeline: what the queues of all ranks do at which time, drawn from spans alone. Lengths are in pixels. */
 #include "report/report.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 /* --- kinds of instructions ---------------------------------------------------------------------------------------- */
 
-/* The colour of a box. BOX_IDLE is no instruction: all queues of the rank wait. */
+/* The colour of a box. BOX_IDLE is not an instruction: all queues of the rank wait. */
 typedef enum box_kind {
     BOX_ATTENTION,
     BOX_GRADIENT,
@@ -40,7 +40,7 @@ static box_kind kind_of(const ls_instr *instr) {
 
 static const double narrow = 1.5; /* pixels: narrower spans are drawn together with their neighbours */
 
-/* Seconds of a queue's instructions, and of its waits. */
+/* Seconds that a queue's instructions and its waits take. */
 typedef struct queue_sum {
     double working, waiting;
 } queue_sum;
@@ -50,14 +50,17 @@ typedef struct queue_row {
     FILE *out;
     const ls_program *program;
     int queue;
-    double x, y, height; /* x of time 0, y of the top */
+    double x, y, height; /* x of time 0, and y of the top */
     double per_second;
     int width;
 } queue_row;
 
 /* --- wide spans --------------------------------------------------------------------------------------------------- */
 
-/* Waits are thin, in the middle of the row; other boxes stand at its bottom, as high as the share `full` of it. */
+/*
+ * Waits are thin, in the middle of the row. Other boxes begin at the bottom of the row, and fill the fraction `full` of
+ * its height.
+ */
 static void put_box(const queue_row *row, box_kind kind, double x, double width, double full, const char *tip) {
     char css[16];
     const bool thin = kind >= BOX_WAIT;
@@ -86,7 +89,7 @@ static void put_span(const queue_row *row, box_kind kind, const ls_span_time *sp
 
 /* --- narrow spans ------------------------------------------------------------------------------------------------- */
 
-/* One column of pixels: the narrow spans whose middle lies in it. */
+/* One column of pixels, for the narrow spans whose middle lies in it. */
 typedef struct cell {
     double seconds[BOX_KINDS];
     int n;
@@ -104,7 +107,7 @@ static box_kind most_of(const cell *c) {
     return (box_kind)most;
 }
 
-/* Columns [from, to), in which the same kind took most of the time, as one box. */
+/* Draws columns [from, to), in which the same kind took most of the time, as one box. */
 static void put_run(const queue_row *row, const cell *cells, int from, int to) {
     char tip[160], time[LS_SECONDS_TEXT], all[LS_SECONDS_TEXT];
     const box_kind kind = most_of(&cells[from]);
@@ -174,13 +177,13 @@ static queue_sum put_queue(const queue_row *row, const ls_timeline_rank *rank) {
 
 enum {
     WIDTH = 1320,
-    LEFT = 156, /* where time begins */
+    LEFT = 156, /* x at which time begins */
     PLOT = 912,
     WORKS = LEFT + PLOT + 76, /* right ends of the columns with sums */
     WAITS = WORKS + 72,
     IDLE = WAITS + 72,
-    TOP = 186,    /* of the first rank */
-    HEADING = 20, /* above the rows of a rank */
+    TOP = 186,    /* y of the first rank */
+    HEADING = 20, /* height of the heading above the rows of a rank */
     ROW = 18,
     SMALL = 12, /* font size */
     BELOW = 64  /* space below the last rank, for the axis and one line of text */
@@ -197,8 +200,8 @@ static const char *const dark_colours[BOX_KINDS] = {"#1b4f85", "#2f7cc4", "#1f6b
 typedef struct picture {
     const ls_timeline *timeline;
     double predicted, measured; /* seconds until the last rank ends; measured -1: the program was not run */
-    double per_second;          /* pixels */
-    int queues;                 /* up to the last one that some rank uses */
+    double per_second;          /* pixels per second */
+    int queues;                 /* queues up to the last one that some rank uses */
 } picture;
 
 double ls_timeline_end(const ls_timeline_rank *ranks, int n) {
@@ -262,7 +265,7 @@ static void put_axis(FILE *out, const picture *p) {
     }
 }
 
-/* A line at the end of the last rank. */
+/* Draws a line at the end of the last rank. */
 static void put_end(FILE *out, const picture *p, double end, const char *name, double y) {
     char text[80], time[LS_SECONDS_TEXT];
     const double x = LEFT + end * p->per_second;
@@ -274,7 +277,7 @@ static void put_end(FILE *out, const picture *p, double end, const char *name, d
 
 /* --- a rank ------------------------------------------------------------------------------------------------------- */
 
-/* A sum to the right of a row. */
+/* Writes a sum to the right of a row. */
 static void put_sum(FILE *out, double seconds, double x, double y) {
     char text[LS_SECONDS_TEXT];
     ls_svg_text(out, "y small", x, y, seconds > 0 ? ls_seconds_text(seconds, text) : "0");

@@ -1,4 +1,4 @@
-/* The timeline of one program of a step: predicted by the simulator, measured by a run, and drawn. */
+/* The timeline of one program of a step: predicted by the simulator, measured in a run, and drawn. */
 #include "report/report.h"
 #include "simulate/simulate.h"
 
@@ -8,14 +8,14 @@
 
 /* --- the prediction ----------------------------------------------------------------------------------------------- */
 
-/* The most instructions of all ranks together: their images take about 3 GiB. */
+/* The most instructions of all ranks together; their images take about 3 GiB. */
 enum { MOST_INSTRS = 1 << 22 };
 
 /* The programs of all ranks and their simulated spans. */
 typedef struct prediction {
     int ranks, program;
     ls_images images;
-    const ls_image **image; /* by rank, as the next two */
+    const ls_image **image; /* by rank, like the next two */
     ls_timeline_rank *rank;
     ls_span_time **spans; /* the spans of rank[], writable */
     ls_arena *arena;
@@ -60,16 +60,16 @@ enum { RUNS = 3, SEED = 1 };
 /* The spans of one run, in memory of the arena. */
 typedef struct measurement {
     ls_arena *arena;
-    ls_timeline_rank *rank; /* [ranks]; NULL: not run */
+    ls_timeline_rank *rank; /* [ranks]; NULL: not measured */
 } measurement;
 
 typedef struct running {
     const ls_timeline_step *step;
     const prediction *predicted;
-    size_t capacity; /* most spans of a rank */
-    /* Of the caller; ranks send them there: */
+    size_t capacity; /* most spans of one rank */
+    /* Memory of the caller, to which ranks send their spans: */
     ls_span_time *spans; /* [ranks][capacity] */
-    uint64_t *n;         /* [ranks] spans that were recorded */
+    uint64_t *n;         /* [ranks]: number of recorded spans */
 } running;
 
 static const ls_span_time *spans_of(const running *r, int rank) { return r->spans + r->capacity * (size_t)rank; }
@@ -108,7 +108,7 @@ static ls_status set_inputs(const ls_timeline_step *step, const ls_rank *rank) {
     return status;
 }
 
-/* With a small learning rate, so that the weights hardly change. */
+/* The learning rate is small, so that the weights hardly change. */
 static ls_status set_step_numbers(const ls_timeline_step *step, const ls_rank *rank) {
     return ls_rank_begin_step(
         rank,
@@ -147,7 +147,7 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
 
 /* --- in the caller ------------------------------------------------------------------------------------------------ */
 
-/* When the first rank begins a run and when the last rank ends it. */
+/* Finds when the first rank begins a run, and when the last rank ends it. */
 static void find_ends(const running *r, int ranks, uint64_t run, double *begin, double *end) {
     *begin = INFINITY;
     *end = -INFINITY;
@@ -171,7 +171,7 @@ static uint64_t median_run(const running *r, int ranks) {
     return (uint64_t)ls_median_place(seconds, RUNS) + 1;
 }
 
-/* Copies the spans of the run of median length to *out, with times from its beginning. */
+/* Copies the spans of the run of median length to *out, with times from the beginning of that run. */
 static ls_status copy_median_run(const running *r, const ls_session *session, measurement *out) {
     const int ranks = ls_session_ranks(session);
     const uint64_t run = median_run(r, ranks);
@@ -202,7 +202,7 @@ static ls_status run_session(running *r, ls_session *session, measurement *out) 
     int longest = 0;
     for (int rank = 0; rank < ranks; rank++)
         longest = (int)ls_max(longest, r->predicted->image[rank]->programs[r->step->program].n_instrs);
-    r->capacity = (RUNS + 1) * (4 * (size_t)longest + 4096); /* room to sleep more often than there are waits */
+    r->capacity = (RUNS + 1) * (4 * (size_t)longest + 4096); /* room for more sleeps than there are waits */
     r->n = calloc((size_t)ranks, sizeof *r->n);
     r->spans = calloc((size_t)ranks * r->capacity, sizeof *r->spans); /* most of it is never touched */
     ls_status status = ls_error(LS_NO_MEMORY, "no memory for the spans of %d ranks", ranks);

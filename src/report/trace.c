@@ -14,12 +14,12 @@ static const int track_order[TRACKS] = {1, 2, 3, 0, 4}; /* sort key of each trac
 
 typedef struct tracing {
     const ls_rank *rank;
-    double base; /* the clock's time that is 0 in the file */
+    double base; /* time of the clock that becomes 0 in the file */
     ls_json_writer *writer;
 } tracing;
 
 size_t ls_trace_spans(const ls_image *image, int program, int64_t runs) {
-    /* A span for each instruction and the program, and about one sleep per instruction. */
+    /* One span for each instruction and for the program, and about one sleep per instruction. */
     return program >= 0 ? (size_t)runs * (2 * (size_t)image->programs[program].n_instrs + 1) : 0;
 }
 
@@ -38,7 +38,7 @@ static void open_event(const tracing *t, const char *phase, const char *name, in
     ls_json_put_int(t->writer, "tid", (t->rank->rank + 1) * THREADS + track);
 }
 
-/* Gives the process or a thread a name, or, with text NULL, its place in the order. */
+/* Gives the process or a thread its name or, if text is NULL, its position in the order. */
 static void put_label(const tracing *t, const char *label, int track, const char *text, int order) {
     open_event(t, "M", label, track);
     ls_json_open_object(t->writer, "args");
@@ -50,7 +50,7 @@ static void put_label(const tracing *t, const char *label, int track, const char
     ls_json_close(t->writer);
 }
 
-/* Whether there is something on the track; only few programs have a link. */
+/* Whether the track has any span; only few programs have a link. */
 static bool is_used(const tracing *t, int track) {
     bool used = track != LS_LINK;
     for (int p = 0; p < t->rank->image->n_programs; p++) used |= t->rank->image->programs[p].queues > track;
@@ -69,7 +69,10 @@ static void put_labels(const tracing *t) {
     }
 }
 
-/* The id of a transfer or signal, equal on both sides. Of 53 bits, so that it is exact for readers that use doubles. */
+/*
+ * The id of a transfer or signal, equal on both sides. It has 53 bits, so that it is exact for readers that use
+ * doubles.
+ */
 static int64_t arrow_number(const ls_instr *instr, const ls_span_time *span, int from, int to, uint64_t generation) {
     const uint64_t word = (uint64_t)instr->channel * 2 + ls_traits(instr)->free;
     const uint64_t key[] = {(uint64_t)span->program, (uint64_t)from, (uint64_t)to, word, generation};
@@ -225,7 +228,7 @@ ls_status ls_trace_write(const ls_rank *rank, const char *path) {
     LS_TRY(find_base(rank, &base));
     LS_TRY(ls_comm_agree(rank->comm, write_part(rank, path, base)));
     ls_status status = rank->rank == 0 ? join_parts(path, rank->ranks) : ls_ok();
-    status = ls_comm_agree(rank->comm, status); /* parts must stay until they are joined */
+    status = ls_comm_agree(rank->comm, status); /* a part must not be removed before it is joined */
     if (part_path(path, rank->rank, &part).code == LS_OK) (void)unlink(part);
     return status;
 }

@@ -5,7 +5,7 @@
  *   - all processes agree on the status of work that only home does, or that may differ between them:
  *                                                  LS_TRY(ls_home_agree(ls_is_home() ? claim(folder) : ls_ok()));
  *   - home tells the others what only home knows:                         LS_TRY(ls_home_tell(&step, sizeof step));
- *   agree and tell are collective among the processes, and cost nothing if there is only one.
+ * agree and tell are collective among the processes, and cost nothing if there is only one.
  */
 #ifndef LS_SESSION_HOME_H
 #define LS_SESSION_HOME_H
