@@ -341,7 +341,7 @@ static void end_channels(const ls_builder *b) {
     for (int c = 0; c < b->channels.n; c++) {
         const ls_channel_calls *data = &b->channels.words[c].data, *free = &b->channels.words[c].free;
         LS_ASSERT(data->n_set == data->n_awaited && free->n_set == free->n_awaited);
-        /* Each end sets one of the words and awaits the other, once for each use. */
+        /* Each end sets one of the channel's words and awaits the other, once for each use. */
         LS_ASSERT(data->sets == free->awaits && free->sets == data->awaits);
         b->program->channels[c].uses[LS_SIDE_SENDS] = data->sets;
         b->program->channels[c].uses[LS_SIDE_RECEIVES] = data->awaits;

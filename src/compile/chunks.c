@@ -92,7 +92,7 @@ void ls_chunk_sum_end(ls_builder *b, const ls_chunk_sum *s) {
     widen(b, s, &s->part[0], 0, s->part[0].room.view.size[s->dim]);
 }
 
-/* --- what has no canonical sums ----------------------------------------------------------------------------------- */
+/* --- what cannot have canonical sums ------------------------------------------------------------------------------ */
 
 ls_status ls_canonical_parse(const char *name, bool *out) {
     *out = name != NULL && strcmp(name, "canonical") == 0;

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* --- who is alike ------------------------------------------------------------------------------------------------- */
+/* --- which ranks are in one class --------------------------------------------------------------------------------- */
 
 /* Whether ranks along axes of heads and features (tp) all have equally large parts of every tensor. */
 static bool has_even_parts(const ls_graph *g, const ls_mesh *mesh, const ls_sharding *sharding) {
@@ -51,10 +51,10 @@ static int classes_of_stage(const ls_classes *classes) {
 }
 
 /*
- * Programs name peers by a team and a distance in it, and where an offset differs (a rank's own part of the parameters,
- * its heads), the operand computes it from the rank's place in a team. Replicas hold the same positions of different
- * sequences; ranks along tp the same positions and other parts of the parameters; the ranks of a block different
- * positions, but they attend to those of the whole block.
+ * Programs name peers by a team and a distance in the team. If an offset differs between ranks (a rank's own part of
+ * the parameters, its heads), the operand computes it from the rank's place in a team. Replicas hold the same positions
+ * of different sequences. Ranks along tp hold the same positions, with different parts of the parameters. The ranks of
+ * a block hold different positions, but attend to the positions of the whole block.
  */
 ls_status ls_classes_find(const ls_job *job, const ls_target *target, ls_classes *out) {
     ls_classes found = {.mesh = target->mesh, .members = 1};
@@ -90,7 +90,7 @@ static ls_status compile_class(const ls_job *job, const ls_target *target, const
     return ls_compile(job, &first, out);
 }
 
-/* --- images that are held ----------------------------------------------------------------------------------------- */
+/* --- images that are kept ----------------------------------------------------------------------------------------- */
 
 ls_status ls_compile_class_of(const ls_job *job, const ls_target *target, int rank, ls_images *images) {
     if (images->of_class == NULL) {
@@ -120,7 +120,7 @@ void ls_images_destroy(ls_images *images) {
     *images = (ls_images){0};
 }
 
-/* --- images that are let go --------------------------------------------------------------------------------------- */
+/* --- images that are freed after the proof ------------------------------------------------------------------------ */
 
 /* Lists the class of each rank. */
 static int *list_classes(const ls_classes *classes, ls_arena *arena) {

@@ -104,7 +104,7 @@ typedef enum ls_sums {
  */
 typedef struct ls_job_program {
     const char *name;
-    int first_node, end_node; /* LS_LAST_NODE: to the end of the graph */
+    int first_node, end_node; /* end_node LS_LAST_NODE: to the end of the graph */
     ls_update update;
     ls_sums sums;
     bool exchanges;
@@ -181,7 +181,7 @@ typedef struct ls_job {
     int n_fetch;
     /*
      * The number of micro-batches of a step. Where the mesh has axes of kind stage, one run of a program takes them
-     * all; elsewhere it takes one. 0: the job does not train a model, and the mesh has no axes of kind stage.
+     * all; elsewhere it takes one. 0: the job is not one of a model, and the mesh has no axes of kind stage.
      */
     int micro_batches;
     /*
@@ -195,14 +195,14 @@ const ls_optimizer *ls_job_optimizer(const ls_job *job); /* never NULL */
 
 typedef enum ls_tile_kind { LS_TILE_NONE, LS_TILE_LOSS, LS_TILE_ALL } ls_tile_kind;
 
-/* "none", "loss", "all". LS_USAGE for another name, listing these. */
+/* "none", "loss", "all". For any other name, LS_USAGE lists these. */
 const char *ls_tile_name(ls_tile_kind kind);
 LS_MUST_USE ls_status ls_tile_parse(const char *name, ls_tile_kind *out);
 
 /* What is done to use less memory; zero: nothing. Each measure makes a step slower. */
 typedef struct ls_saving {
     int drop;           /* how many of the ls_recompute_count results are made again in the backward pass */
-    ls_tile_kind tile;  /* which sequences of token-wise nodes are tiled: the loss with its logits, or all */
+    ls_tile_kind tile;  /* which runs of token-wise nodes are tiled: the loss with its logits, or all */
     int64_t tile_rows;  /* tokens of a tile; 0: as many as suit the device */
     int offload;        /* how many of the ls_offload_count results wait in memory of the host */
     bool offload_state; /* the optimiser's state lies in memory of the host, except the part at work */
@@ -289,9 +289,9 @@ typedef struct ls_target {
     const char *strategy;        /* of attention: a name from ls_strategy_name */
     const char *window_strategy; /* of attention under a mask with a window; NULL: as `strategy` */
     ls_layout_kind layout;
-    const ls_layout
-        *made;  /* a result of ls_compile_layout for this job, reused if kind and mesh are the same; may be NULL */
-    ls_isa isa; /* best instruction set that kernels may use */
+    /* A result of ls_compile_layout for this job, reused if kind and mesh are the same; may be NULL. */
+    const ls_layout *made;
+    ls_isa isa;         /* best instruction set that kernels may use */
     const char *device; /* runs the programs, named as for ls_device_open; NULL: the environment's */
     ls_kernel_choices kernels;
     int threads;                /* per rank */
@@ -321,7 +321,7 @@ int ls_chunk_count(int64_t S);
  */
 LS_MUST_USE ls_status ls_canonical_check(const ls_target *target, const ls_layout *layout, int64_t sequences);
 
-/* The number of results of the forward pass that could be made again instead of kept. */
+/* The number of nodes of the forward pass whose results could be made again instead of kept. */
 int ls_recompute_count(const ls_job *job);
 
 /*

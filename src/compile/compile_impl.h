@@ -549,7 +549,7 @@ LS_MUST_USE ls_status ls_choose_transfers(const ls_target *target, ls_axes *in_p
 /* Finds what other ranks read in place; before any node is lowered. */
 void ls_lower_share(ls_builder *b, int n_nodes);
 
-/* Declares the effects of each program on what persists (program/states.h). After all programs are lowered. */
+/* After all programs are lowered: declares the effects of each on persistent buffers (program/states.h). */
 void ls_declare_effects(const ls_builder *b);
 
 /* Numbers instructions and names the values that they read (program/name.h), from the lists as they were emitted. */

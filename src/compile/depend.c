@@ -1,9 +1,9 @@
 /*
  * Dependencies: which instructions of a program must stay after which others, whatever the order of the rest. They are
  * found from the list in emission order, before placement: an instruction depends on the writer of what it reads, on
- * the readers and the writer of what it overwrites, and on the earlier turn at the same end of a channel (instr.h). Two
- * operands share bytes if they are in the same buffer; in persistent buffers, which hold many tensors, if they are in
- * the same part: no instruction touches bytes of two parts with one operand.
+ * the readers and the writer of what it overwrites, and on the turn before its own at the same end of a channel
+ * (instr.h). Two operands share bytes if they are in the same buffer; in persistent buffers, which hold many tensors,
+ * if they are in the same part: no instruction touches bytes of two parts with one operand.
  */
 #include "compile/compile_impl.h"
 #include "program/program.h"
@@ -16,6 +16,7 @@ typedef struct reader {
     int instr;
 } reader;
 
+/* Bytes that are treated as one: a whole buffer of the program, or a part of a persistent buffer. */
 typedef struct cell {
     int writer;      /* the last writer so far; -1: none */
     reader *readers; /* the readers after that writer */

@@ -64,7 +64,7 @@ static fusion begin_fusion(const ls_job *job, ls_arena *arena) {
     return f;
 }
 
-/* --- whether two may be one --------------------------------------------------------------------------------------- */
+/* --- whether two nodes can become one ----------------------------------------------------------------------------- */
 
 /* Whether every program that runs one of the two nodes runs both. */
 static bool run_together(const ls_job *job, int p, int c) {
@@ -115,7 +115,7 @@ static bool may_move(const fusion *f, int p, int c) {
     return longer <= gone || f->others[c] == f->others[p + 1];
 }
 
-/* --- the expression of both --------------------------------------------------------------------------------------- */
+/* --- the expression of both nodes --------------------------------------------------------------------------------- */
 
 /* The index of the map's input that is the tensor; a new input if there is none yet; -1: the map has no room for it. */
 static int input_of(ls_node *map, ls_tensor t) {

@@ -36,7 +36,7 @@ static void lower_call(ls_builder *b, const ls_program_node *at) {
     const ls_graph *g = b->job->graph;
     const ls_node *node = ls_graph_node(b, at);
     const ls_op *op = node->op;
-    if (op->kernel == LS_KERNEL_NONE) { /* the output lies where the input lies */
+    if (op->kernel == LS_KERNEL_NONE) { /* the output is the memory of the input */
         (void)ls_lower_tensor(b, node->in[0]);
         return;
     }

@@ -7,7 +7,7 @@
 #include "kernel/kernel.h"
 #include "program/program.h"
 
-/* A write that no later one covers. */
+/* A write that no later write covers. */
 typedef struct write {
     ls_interval place; /* from the extent's first byte to its last */
     int key;

@@ -45,7 +45,7 @@ int ls_nodes_end(const ls_program_nodes *nodes, int first, int past);
 typedef struct ls_group_sum {
     int group;
     const bool *adds; /* by parameter: whether one of the nodes adds to its gradients */
-    ls_operand all;   /* the buffer of the sum, once that is allocated */
+    ls_operand all;   /* the sum, once it is allocated */
 } ls_group_sum;
 
 /*

@@ -56,7 +56,7 @@ static const double near_enough = 1.0 / 128;
 /* Only the first order depends on nothing that differs between ranks: the heap uses it alone. */
 static int (*const orders[])(const void *, const void *) = {by_size, by_area, by_life};
 
-/* How often the block that ends highest goes to the front. */
+/* How often the block that ends highest is moved to the front. */
 enum { PROMOTIONS = 8 };
 
 /* Moves the block that ends highest to the front. */

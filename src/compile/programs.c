@@ -1,7 +1,10 @@
 /* The programs and phase tables of the usual jobs. */
 #include "compile/compile_impl.h"
 
-/* Of a table with every program and row that such a job could have: those that are kept, and the rows between them. */
+/*
+ * From a table with every program and row that such a job can have: the programs that are kept, and the rows between
+ * them.
+ */
 static ls_job_programs choose(ls_arena *arena, const ls_job_programs *all, const bool *kept) {
     ls_job_program *list = LS_NEW_ARRAY(arena, ls_job_program, all->n);
     ls_phase *phases = LS_NEW_ARRAY(arena, ls_phase, all->n_phases);
@@ -30,11 +33,11 @@ static ls_job_programs training(const ls_graph *graph, int forward_nodes, ls_upd
         [EVALUATE] = {LS_PROGRAM_EVALUATE, 0, forward_nodes},
         [EXCHANGE] = {LS_PROGRAM_EXCHANGE, 0, 0, .exchanges = true}};
     /*
-     * An update leaves its sums zero; where nothing uses them up, the host clears them, as it does what an evaluation
-     * has added up.
+     * An update leaves its sums zero. If there is no update, the host clears the sums, as it clears those of an
+     * evaluation.
      */
     const ls_phase_sums next = update == LS_UPDATE_APPLY ? LS_PHASE_ZERO : LS_PHASE_CLEARED;
-    /* A step that has begun is finished before anything else. */
+    /* A step that has begun must be finished before any other program runs. */
     const ls_phase phases[] = {{LS_FIRST, MICRO, LS_PHASE_ZERO},
                                {LS_FIRST, STEP, LS_PHASE_ZERO},
                                {LS_FIRST, EVALUATE, LS_PHASE_ZERO},

@@ -156,7 +156,7 @@ static void set_up(schedule *s) {
     find_live(s);
 }
 
-/* --- when --------------------------------------------------------------------------------------------------------- */
+/* --- times -------------------------------------------------------------------------------------------------------- */
 
 /* Whether every instruction that must come before i is placed, or is a wait for data that can be placed now. */
 static bool may_go(const schedule *s, int i) {

@@ -27,7 +27,7 @@ static const char *value_of(const ls_strategies *s, const kind *k) {
 
 /* --- from text ---------------------------------------------------------------------------------------------------- */
 
-/* Text that does not end with a zero. */
+/* Text without a terminating zero. */
 typedef struct span {
     const char *text;
     size_t bytes;

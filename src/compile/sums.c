@@ -35,7 +35,7 @@ static bool *find_added(const ls_builder *b, const ls_program_nodes *nodes, int 
     return adds;
 }
 
-/* --- who begins a sum --------------------------------------------------------------------------------------------- */
+/* --- the nodes that begin a sum ----------------------------------------------------------------------------------- */
 
 static void mark_first(const ls_builder *b, ls_program_nodes *nodes, int first, int past) {
     bool *begun = LS_NEW_ARRAY(b->image->arena, bool, b->image->n_flats + 1);

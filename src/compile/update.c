@@ -170,8 +170,8 @@ static void update_and_gather(const ending *e, ls_group_gather **gathers) {
 }
 
 /*
- * Each rank updates the parameters that it has, and no other rank needs them. sums: being gathered if gathers is not
- * NULL.
+ * Each rank updates the parameters that it has, and sends them to no other rank here. sums: being gathered if gathers
+ * is not NULL.
  */
 static void update_own(const ending *e, const ls_operand *sums, ls_group_gather **gathers) {
     for (int group = 0, next = 0; group < e->b->packing->n_trained; group++) {
@@ -232,7 +232,7 @@ static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
         put_step(&e);
     else
         put(&e, &ls_lowering_totals, NULL);
-    /* A stage without trained parameters must know, too, whether those of the others are updated. */
+    /* A stage without trained parameters must also know whether those of other stages are updated. */
     if (applies && b->packing->n_trained == 0 && b->packing->trains) put(&e, &ls_lowering_control, NULL);
     if (!applies) return ls_ok();
     put_clear(&e, LS_BIND_LOSS);

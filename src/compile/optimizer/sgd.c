@@ -1,6 +1,6 @@
 /*
  * SGD with momentum (Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML 2013),
- * in PyTorch's form: the decay is a part of the gradient, and the momentum a sum, not a mean.
+ * in PyTorch's form: the decay is added to the gradient, and the momentum is a sum, not a mean.
  */
 #include "compile/optimizer/optimizer.h"
 
