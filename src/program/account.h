@@ -29,7 +29,7 @@ int ls_program_ops(const ls_image *image, int program, ls_op_account out[LS_OP_A
 typedef struct ls_program_account {
     int kinds[LS_INSTR_KINDS]; /* instructions of each kind */
     int joins;                 /* instructions that wait for another queue */
-    int reads;                 /* operands that name the value they must find */
+    int reads;                 /* operands that name the value that they must find */
     int buffers;               /* buffers that only this program uses */
 } ls_program_account;
 ls_program_account ls_program_account_of(const ls_image *image, int program);

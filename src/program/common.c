@@ -3,7 +3,7 @@
 
 #include <limits.h>
 
-/* The first of the ranks that have the same parts, on any host. */
+/* The first of all ranks that have the same parts as this rank, on whatever host. */
 static int first_owner(const ls_team *owners, int rank) {
     return ls_team_member(owners, rank, -ls_team_place(owners, rank));
 }

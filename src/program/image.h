@@ -203,7 +203,7 @@ typedef struct ls_channel {
                                 r*uses to every generation there */
 } ls_channel;
 
-/* What lies in a persistent buffer while no program runs. */
+/* What a persistent buffer holds while no program runs. */
 typedef enum ls_kept_state {
     LS_STATE_ZERO, /* zeros */
     LS_STATE_SUM,  /* what has been added so far */
@@ -343,7 +343,7 @@ typedef struct ls_flat_piece {
     int64_t at;           /* in the shard of the rank that owns it */
 } ls_flat_piece;
 
-/* What an optimiser keeps for each element of a rank's shard, in the type of sums. */
+/* A state of the optimiser: what it keeps for each element of a rank's shard, in the type of sums. */
 typedef struct ls_optimizer_state {
     const char *binding; /* the host finds it by this name */
     const char *saved;   /* its prefix of a parameter's name in checkpoints */
@@ -520,7 +520,7 @@ size_t ls_operand_displacement(const ls_image *image, const ls_operand *operand,
 ls_range ls_operand_range(const ls_image *image, const ls_operand *operand, int rank);
 /* The same bytes in the heap of another rank. */
 ls_operand ls_operand_of_peer(ls_operand operand, ls_peer peer);
-/* The part of an operand: elements [start, start+count) of dimension dim. */
+/* A part of an operand: elements [start, start+count) of dimension dim. */
 ls_operand ls_operand_slice(ls_operand operand, int dim, int64_t start, int64_t count);
 /* Elements [start, start+count) of a dense operand, in the order of memory, as one dimension. */
 ls_operand ls_operand_elements(ls_operand operand, int64_t start, int64_t count);
@@ -566,7 +566,7 @@ ls_program_cost ls_program_measure(const ls_image *image, int program);
  */
 uint64_t ls_image_frame(const ls_image *image);
 
-/* The page that `explain` shows for one program, as the rank runs it. */
+/* Prints the page that `explain` shows for one program, as the rank runs it. */
 void ls_program_print(const ls_image *image, int program, int rank, FILE *out);
 const char *ls_queue_name(int queue); /* "compute", "copy", "link" */
 const char *ls_buffer_kind_name(ls_buffer_kind kind);

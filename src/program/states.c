@@ -156,7 +156,7 @@ ls_status ls_effects_check(const ls_image *image, int rank) {
     return ls_ok();
 }
 
-/* --- what follows what -------------------------------------------------------------------------------------------- */
+/* --- along the phase table ---------------------------------------------------------------------------------------- */
 
 /* The states in which a buffer may be at the end of each program; 0: the program has not been reached. */
 typedef struct ends {

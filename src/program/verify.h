@@ -26,8 +26,8 @@
 #include "program/image.h"
 
 /*
- * images[r] is rank r's. LS_OK, or LS_INVALID naming the instructions (rank, program, number, op) and the buffer or
- * channel. Time grows with the instructions of all ranks, memory with ranks² and the buffers.
+ * images[r] is that of rank r. LS_INVALID names the instructions (rank, program, number, op) and the buffer or channel.
+ * Time grows with the instructions of all ranks, memory with ranks² and the buffers.
  */
 LS_MUST_USE ls_status ls_verify(const ls_image *const *images, int ranks);
 

@@ -118,7 +118,7 @@ ls_status ls_prove_between(const ls_class_proof *const *proofs, int classes, con
     return status;
 }
 
-/* --- images at hand --------------------------------------------------------------------------------------- */
+/* --- images in this process ------------------------------------------------------------------------------- */
 
 ls_status ls_verify_local(const ls_image *const *images, int ranks) {
     ls_arena *arena = ls_arena_create();

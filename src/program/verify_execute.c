@@ -1,4 +1,4 @@
-/* One instruction of the play: whether its operands are sound, and what it touches, reads and leaves. */
+/* Executes one instruction of the play: checks its operands, and what it touches, reads and leaves. */
 #include "program/name.h"
 #include "program/verify_impl.h"
 

@@ -49,7 +49,7 @@ typedef struct proving {
     int queues;
     queue_state *queue;
     uint32_t *seen;    /* by instruction and queue: what the instruction's queue had seen after it */
-    ls_epoch *awaited; /* by instruction: queue_state.awaited after it */
+    ls_epoch *awaited; /* by instruction: queue_state.awaited after the instruction */
     ls_bytes bytes;
     peer_memory **peers;
     int n_peers;
