@@ -5,7 +5,7 @@
  * include those of the earlier one that other nodes still read.
  *
  * The search is greedy: it tries to fuse each node with the nodes whose results it reads. The inputs of a node that
- * moves live longer: they must have no more bytes than the results that disappear, unless only elementwise nodes are
+ * moves live longer: there must be no more such inputs than results that disappear, unless only elementwise nodes are
  * between the two.
  */
 #include "compile/compile_impl.h"

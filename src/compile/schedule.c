@@ -10,8 +10,8 @@
  *   - A copy to memory of the host, or back, keeps its place in the list, and takes no time of the kernels.
  *
  * Assumptions about other ranks. Ranks of this rank's stage have about the same list and are at about the same place in
- * it: what they send arrives when this rank's put of the same epoch would arrive, but not before LATENCY has passed.
- * Being prepared for a slow network or a late rank costs nothing; it only changes the order. Ranks of other stages have
+ * it: what they send arrives when this rank's put of the same epoch would arrive. A put takes at least LATENCY: being
+ * prepared for a slow network or a late rank costs nothing, since it only changes the order. Ranks of other stages have
  * other lists; the timetable says when their turns end. If the timetable says that this rank is idle, moving kernels
  * from before the idle time to after it gains nothing.
  *
