@@ -111,7 +111,7 @@ static int left_out(const walk *w) {
     return -1;
 }
 
-/* Tries a walk from each program that may be first. The shortest one that leaves nothing out; if there is none, any. */
+/* Tries a walk from each program that may be first. Returns the shortest that leaves nothing out; if none does, any. */
 static walk best_walk(const ls_image *image, ls_arena *arena) {
     walk best = {.image = image};
     bool whole = false;
