@@ -4,8 +4,8 @@
  * result that this rank finds goes directly back. As in the ring, hop h joins each block of queries with the keys of
  * the block h before it. The rounds are the hops over which any rank sees anything; round 0 is the owner's own keys.
  *
- * If the mask leaves nothing of a pair of blocks, the transfers of that round have no bytes, and no kernel runs; both
- * ends find that from the same mask. The signals are still set, as channels must be the same on all ranks.
+ * If the mask leaves nothing of a pair of blocks, no kernel runs in that round and nothing is sent, not even a signal:
+ * both ends find that from the same mask.
  */
 #include "compile/attention/attention.h"
 
