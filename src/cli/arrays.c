@@ -124,7 +124,10 @@ ls_status ls_array_write(const ls_array *a, const char *folder, const char *name
 
 /* --- token ids ---------------------------------------------------------------------------------------------------- */
 
-/* Checks that each id is in [0,V), or ignored if these are labels. The error names row and column of the file. */
+/*
+ * Checks that each id is in [0,V), or, if the ids are labels, is the ignored label. The error names row and column of
+ * the file.
+ */
 static ls_status check_ids(const char *path, const ls_array *ids, int64_t V, bool labels) {
     const int32_t *id = ids->data;
     for (int64_t i = 0; i < ids->count; i++) {
@@ -146,7 +149,7 @@ static ls_status check_shape(const char *path, const ls_array *ids, const ls_arr
                     like != NULL ? " like the tokens" : "");
 }
 
-/* The label of each token is the next token of its row; that of the last token is ignored. */
+/* Sets the label of each token to the next token of its row, and that of the last token to the ignored label. */
 static void next_tokens(const ls_array *tokens, int32_t *labels) {
     const int32_t *token = tokens->data;
     const int64_t S = tokens->size[1];

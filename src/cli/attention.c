@@ -30,8 +30,8 @@ static ls_status shape_error(const char *path, const ls_npy *file, const char *e
 }
 
 /*
- * k has the shape of q except for the heads, v that of k except for their size, grad_o that of q with the size of v's;
- * the sink has one element per head of q.
+ * k has the shape of q except for the number of heads; v has the shape of k except for the head size; grad_o has the
+ * shape of q with the head size of v; the sink has one element per head of q.
  */
 static ls_status check_shapes(const char *const path[], const ls_npy file[]) {
     char expected[128];
@@ -82,7 +82,10 @@ static ls_status read_inputs(attention_run *r) {
     return ls_mask_text_read(r->job->mask, r->in[LS_Q].size[1], &r->mask);
 }
 
-/* All processes of launched ranks must have read the same; `mine`: how that went. */
+/*
+ * Checks that all processes of launched ranks have read the same inputs. mine: the status of reading them in this
+ * process.
+ */
 static ls_status compare_inputs(const attention_run *r, ls_status mine) {
     static const char *const flag[LS_ATTENTION_INPUTS] = {"--q", "--k", "--v", "--do", "--sink"};
     ls_alike *alike;
@@ -149,7 +152,7 @@ static ls_status run_ranks(const attention_run *r, ls_session *session, ls_sprea
     return ls_session_run(session, on_rank, r, &result->seconds, sizeof result->seconds);
 }
 
-/* At home. */
+/* Called at home. */
 static ls_status write_outputs(const attention_run *r) {
     for (int i = 0; i < r->graph.n_results; i++)
         LS_TRY(ls_array_write(&r->out[i], r->job->out, ls_attention_result[i]));
@@ -163,7 +166,7 @@ static ls_status compute(attention_run *r, ls_spread_result *result) {
     const ls_job job = ls_attention_graph_job(&r->graph, false);
     ls_session *session;
     LS_TRY(ls_session_open(&job, &r->job->spread, &session));
-    /* Before the work, so that it is not lost when the folder cannot be made. */
+    /* Before the work, so that its result is not lost if the folder cannot be made. */
     ls_status status = ls_home_agree(ls_is_home() ? ls_file_make_folders(r->job->out) : ls_ok());
     if (status.code == LS_OK) status = run_ranks(r, session, result);
     ls_session_close(session);

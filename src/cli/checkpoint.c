@@ -23,7 +23,7 @@ static ls_status folder_of(const char *path, char **out) {
     return ls_file_is_folder(path) ? ls_path_print(out, "%s", path) : ls_path_parent(path, out);
 }
 
-/* *out becomes the path of the model in run.json, NULL if there is none. The text lives as long as *run. */
+/* *out becomes the model's path in run.json; NULL: there is none. The text lives as long as *run. */
 static ls_status recorded_model(const char *checkpoint, ls_json **run, const char **out) {
     *out = NULL;
     LS_TRY(read_run(checkpoint, run));
@@ -32,8 +32,8 @@ static ls_status recorded_model(const char *checkpoint, ls_json **run, const cha
 }
 
 /*
- * Finds the folder of the tokenizer's files: that of --model, that of the model which the run was started from, or the
- * folder which the run exported at its end. *out stays NULL, with a log line, if there is none.
+ * Finds the folder with the tokenizer's files: that of --model, that of the model from which the run was started, or
+ * the folder that the run exported at its end. If there is none, *out stays NULL, and a line is logged.
  */
 static ls_status find_tokenizer_files(const ls_export_job *job, const char *checkpoint, char **out) {
     LS_PATH exported = NULL;
@@ -90,21 +90,21 @@ static void print_export_json(const ls_export_job *job, const char *checkpoint, 
     ls_json_end(w, out);
 }
 
-/* The folder of an adapter by itself, which is no checkpoint. */
+/* Whether `path` is the folder of an adapter alone, which is not a checkpoint. */
 static bool is_adapter(const char *path) {
     LS_PATH state = NULL;
     return ls_checkpoint_has_adapter(path) && ls_path_join(path, "state.json", &state).code == LS_OK &&
            !ls_file_exists(state);
 }
 
-/* The model whose adapter is merged: of --model, or of what the adapter says that it is for. */
+/* Opens the model into which the adapter is merged: that of --model, or the one that the adapter names. */
 static ls_status open_merged(const ls_export_job *job, const char *path, ls_model **out) {
     if (!ls_checkpoint_has_adapter(path))
         return ls_error(LS_USAGE, "--merge: %s has no adapter; expected the folder of one, or a run that trained one",
                         path);
     LS_TRY(ls_model_open(job->model != NULL ? job->model : path, out));
     if (job->model != NULL) LS_TRY(ls_model_adapt(*out, &(ls_adapter_choice){.folder = path}));
-    ls_model_keep(*out, LS_DTYPES); /* what is written is whole */
+    ls_model_keep(*out, LS_DTYPES); /* write all parameters in full */
     return ls_ok();
 }
 
@@ -154,7 +154,7 @@ ls_status ls_run_export(const ls_export_job *job, bool json, FILE *out) {
 typedef struct opened {
     char *path;
     ls_checkpoint_info info;
-    ls_model *model; /* NULL: there is no file of one */
+    ls_model *model; /* NULL: there is no model file */
     ls_json *run;    /* run.json of its run; NULL: there is none */
     ls_st_file *weights;
 } opened;
@@ -193,7 +193,7 @@ static void put_model(const ls_model *model, ls_json_writer *w) {
 
 static const char *const run_texts[] = {"strategy", "mesh", "layout"};
 
-/* A text of the object `spread` in run.json; NULL if it is missing or no text. */
+/* A text in the object `spread` of run.json; NULL if it is missing or is not a text. */
 static const char *run_text(const ls_json *run, const char *name) {
     const char *text = NULL;
     const ls_status status = ls_json_text(ls_json_field(ls_json_root(run), "spread"), name, &text);
@@ -425,7 +425,7 @@ static ls_status export(const checkpoint_flags *flags) {
     return ls_run_export(&flags->job, flags->common.json, stdout);
 }
 
-enum { FIRST_OF_EXPORT = 2 }; /* row of the first option that only export takes */
+enum { FIRST_OF_EXPORT = 2 }; /* the row of the first option that only export takes */
 
 static const struct {
     const char *name;

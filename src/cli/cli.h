@@ -1,8 +1,8 @@
 /*
- * cli: the work of the commands, as calls (the tests use them), and their results as JSON. Each call starts the ranks,
- * runs them, and returns when all have ended. Messages for people go to standard error, results to the given file.
- * Paths and texts are borrowed for the call. The JSON of a result is one object on one line, with a newline; nothing is
- * written when the result or the file is NULL.
+ * cli: the work of the commands as functions, which the tests also call, and their results as JSON. Each function
+ * starts the ranks, runs them, and returns when all have ended. Messages for people go to standard error, results to
+ * the given file. Paths and texts are borrowed for the call. The JSON of a result is one object on one line, with a
+ * newline; nothing is written when the result or the file is NULL.
  */
 #ifndef LS_CLI_H
 #define LS_CLI_H
@@ -20,7 +20,7 @@ typedef struct ls_attention_job {
     const char *dtype; /* "f32", "f64", "bf16"; NULL: that of q */
     const char *out;   /* folder for o.npy lse.npy, with grad_o dq.npy dk.npy dv.npy, with both dsink.npy */
     double scale;      /* 0: 1/sqrt(D) */
-    double softcap;    /* logits become softcap·tanh(logit/softcap); 0: they do not */
+    double softcap;    /* logits become softcap·tanh(logit/softcap); 0: no soft cap */
     ls_spread spread;
 } ls_attention_job;
 LS_MUST_USE ls_status ls_run_attention(const ls_attention_job *job, ls_spread_result *result);
@@ -36,7 +36,7 @@ typedef struct ls_grad_job {
     /* "NAME=FILE" for each input of an imported graph that is neither tokens nor labels nor positions */
     const char *const *inputs;
     int n_inputs;
-    bool forward;       /* losses of tokens alone are wanted: inputs that these do not depend on may be missing */
+    bool forward;       /* only the losses of tokens are wanted: inputs that they do not depend on may be missing */
     int64_t accumulate; /* micro-batches that the sequences are cut into; 0: 1 */
     const char *dtype;  /* "f32", "f64", "bf16"; NULL: f32 */
     const char *out;    /* file */
@@ -45,7 +45,7 @@ typedef struct ls_grad_job {
     ls_spread spread;
 } ls_grad_job;
 typedef struct ls_grad_result {
-    double loss;    /* mean over valid tokens; of an imported graph, what its "mean_over" says */
+    double loss;    /* mean over valid tokens; for an imported graph, the mean that its "mean_over" names */
     int64_t tokens; /* valid ones */
     ls_spread_result spread;
 } ls_grad_result;
@@ -70,15 +70,15 @@ typedef struct ls_generate_job {
     const char *checkpoint;
     const char *prompt, *prompt_file; /* exactly one is given; an empty prompt begins a document; "-": standard input */
     int64_t tokens;                   /* to generate */
-    bool ignore_end;                  /* continue after tokens that end a text */
+    bool ignore_end;                  /* continue after the tokens that end a text */
     const char *dtype;                /* "f32", "bf16"; NULL: f32 */
     double temperature;               /* of logits; 0: always the likeliest token */
-    int64_t top_k; /* draws from the k likeliest tokens, and those as likely as the k-th; 0: from all */
-    double top_p;  /* of these, from the fewest whose probabilities sum to this; 0 and 1: from all */
+    int64_t top_k; /* draws from the k likeliest tokens and any that are as likely as the k-th; 0: from all */
+    double top_p;  /* of these, draws from the fewest whose probabilities sum to this; 0 and 1: from all */
     uint64_t seed;
     ls_spread spread;
     void (*text)(void *context, const char *bytes, size_t n);
-    /* Called for each token before its text, but not for the end; may be NULL. */
+    /* Called for each token before its text, but not for the token that ends it; may be NULL. */
     void (*token)(void *context, int32_t id);
     void *context;
 } ls_generate_job;
@@ -86,7 +86,7 @@ typedef struct ls_generate_result {
     int64_t prompt_tokens, tokens; /* tokens: generated */
     bool at_end;                   /* a token that ends a text was drawn */
     double prefill_seconds, decode_seconds;
-    int64_t cache_bytes; /* keys and values, of the predicted bytes of a rank */
+    int64_t cache_bytes; /* the keys and values among the predicted bytes of a rank */
     /* Measured at the end: how many of the predicted bytes of a rank are resident. */
     int64_t resident_bytes;
     ls_spread_result spread;
@@ -95,8 +95,8 @@ typedef struct ls_generate_result {
 LS_MUST_USE ls_status ls_run_generate(const ls_generate_job *job, ls_generate_result *result);
 
 /*
- * Options of benches; zero and NULL mean the default of the bench. Each bench takes some of them, and refuses the
- * others.
+ * Options of benches; zero and NULL mean the default of the bench. Each bench takes some of the options, and refuses
+ * the others.
  */
 typedef struct ls_bench_options {
     int64_t seq, batch, ranks, threads, rounds; /* batch: sequences of a step */
@@ -105,22 +105,21 @@ typedef struct ls_bench_options {
     const char *config;   /* config.json of a model, or its folder */
     const char *device;   /* as in ls_spread */
     const char *kernels;  /* as in ls_spread */
-    const char *ranks_as; /* "processes", which they are when it is NULL, or "threads" */
+    const char *ranks_as; /* "processes" or "threads"; NULL: processes */
 } ls_bench_options;
 
 /*
  * Measures this machine and prints the figures. The names are:
  *
- *     machine    rates of kernels and puts; they are kept in the user's cache folder, and all later jobs predict and
- *                choose by them
+ *     machine    rates of kernels and puts, which are stored in the user's cache folder; all later jobs use
+ *                them for predictions and choices
  *     attention  forward and backward of one attention by every strategy over ranks of one thread, against one rank
  *                with as many threads
  *     comm       a put with a signal between two ranks, against bare shared memory
- *     gemm       the matrix products of a model's training step, each by itself, against the best rate of square
- *                products
+ *     gemm       each matrix product of a model's training step alone, against the best rate of square products
  *     step       training steps of a model on random weights and tokens, against the same rate, and where their time
  *                goes
- *     predicted  how well the seconds of steps are predicted
+ *     predicted  how accurately the time of steps is predicted
  *
  * LS_USAGE for another name, with a list of the names, and for an option that the bench does not take.
  */
@@ -131,7 +130,7 @@ typedef struct ls_bench_job {
 } ls_bench_job;
 LS_MUST_USE ls_status ls_run_bench(const ls_bench_job *job, FILE *out);
 
-/* Prints the compiled program of a rank, and the table of candidates that it was chosen from. */
+/* Prints the compiled program of a rank, and the table of candidates from which its plan was chosen. */
 typedef struct ls_explain_job {
     const char *model;
     ls_rope_change rope;
@@ -144,11 +143,11 @@ typedef struct ls_explain_job {
     /* "micro" (if a step has several micro-batches), "step", "evaluate"; NULL: all. */
     const char *program;
     bool json;   /* print an object instead of a page: candidates, passes, figures, ops and lines of programs */
-    bool passes; /* print what the passes made and a table of ops, instead of the programs' lines */
+    bool passes; /* print what each pass changed and a table of ops, instead of the programs' lines */
     const char *memory_map; /* SVG file for a drawing of the rank's memory over its programs; NULL: none */
-    /* SVG file for a drawing of the queues of all ranks over time, of `program` or else of the step; NULL: none. */
+    /* SVG file for a drawing of all ranks' queues over time, in `program` or, without it, in the step; NULL: none. */
     const char *schedule;
-    /* Run the program on the model's weights and random tokens, and draw the measured schedule too. */
+    /* Run the program on the model's weights and random tokens, and also draw the measured schedule. */
     bool run;
     ls_spread spread;
 } ls_explain_job;
@@ -156,8 +155,8 @@ LS_MUST_USE ls_status ls_run_explain(const ls_explain_job *job, FILE *out);
 
 /*
  * Prints what training would use, without running it: mesh, strategy and layout with the reason, the candidates, and
- * the bytes that a rank maps by kind of buffer. When a rank needs more than `memory`, prints nothing and returns
- * LS_NO_MEMORY; the message says how much the rank needs, which buffers are at the peak, and what would fit.
+ * the bytes that a rank maps by kind of buffer. If a rank needs more than `memory`, prints nothing and returns
+ * LS_NO_MEMORY; the message says how much the rank needs, which buffers are live at the peak, and what would fit.
  */
 typedef struct ls_plan_job {
     const char *model;
@@ -192,11 +191,11 @@ LS_MUST_USE ls_status ls_checkpoint_print_verdict(const char *path, bool json, F
 typedef struct ls_export_job {
     const char *checkpoint; /* a checkpoint, or the --out of a training run */
     const char *out;        /* a new folder, or an exported one, which is replaced */
-    const char *model;      /* a model folder, or a file in it, whose tokenizer is used; NULL: the run's own */
-    const char *dtype;      /* "f32", "f16", "bf16"; NULL: the type that config.json says, else f32 */
-    int64_t shard_bytes;    /* most bytes of tensors in one file; 0: 5 GB */
-    bool last;              /* the weights of the last step, where the checkpoint has an average in their place */
-    bool merge;             /* the adapter of the checkpoint, or of an adapter's folder, becomes part of the matrices */
+    const char *model;   /* a model folder, or a file in it, whose tokenizer is used; NULL: the tokenizer of the run */
+    const char *dtype;   /* "f32", "f16", "bf16"; NULL: the type that config.json says, else f32 */
+    int64_t shard_bytes; /* most bytes of tensors in one file; 0: 5 GB */
+    bool last;           /* export the weights of the last step, even if the checkpoint has their average */
+    bool merge;          /* add the adapter of the checkpoint, or of an adapter's folder, to the matrices */
 } ls_export_job;
 
 /* Writes the folder and prints a summary. */
@@ -255,8 +254,8 @@ typedef struct ls_about {
     int64_t cores;        /* that this process may use */
     int64_t memory_bytes; /* that this process may use */
     char transports[64];
-    char libraries[256]; /* shared libraries in use, without those of the C library */
-    char cuda[4096];     /* those that kernels of the device cuda are computed by, or why there are no such kernels */
+    char libraries[256]; /* shared libraries in use, except those of the C library */
+    char cuda[4096];     /* the libraries that kernels of the device cuda use, or why there are no such kernels */
     char strategies[128];
     int64_t kernels; /* registered, of all types and instruction sets */
 } ls_about;
@@ -269,7 +268,7 @@ void ls_grad_result_json(const ls_grad_result *result, FILE *out);
 void ls_eval_result_json(const ls_eval_result *result, FILE *out);
 void ls_train_result_json(const ls_train_result *result, FILE *out);
 /*
- * The prompt (left out when NULL) and the text, with bytes that are not UTF-8 replaced; result->tokens ids; and the
+ * Writes the prompt (unless NULL) and the text, with bytes that are not UTF-8 replaced; the result->tokens ids; and the
  * figures.
  */
 void ls_generate_result_json(const char *prompt, const char *text, const int32_t *ids, const ls_generate_result *result,

@@ -1,6 +1,6 @@
 /*
- * What the files of cli share: how the row of a command is written, the options that several commands take, and arrays,
- * token ids and masks between files and memory.
+ * What the files of cli share: the form of a command's row, the options that several commands take, and reading and
+ * writing arrays, token ids and masks.
  */
 #ifndef LS_CLI_IMPL_H
 #define LS_CLI_IMPL_H
@@ -16,22 +16,22 @@
 #define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define CLI_MOST_OPTIONS 96
 
-/* The flags that are not a command's own; the first member of every struct of flags. */
+/* The flags that several commands share; the first member of every struct of flags. */
 typedef struct cli_common {
     bool json;
     bool help; /* handled by main before the flags are parsed */
     /*
-     * Whether the option was on the command line, by row of cli_options_of, which begins with the command's own
-     * options.
+     * Whether each option was on the command line, by its row of cli_options_of, in which the command's own options
+     * come first.
      */
     bool given[CLI_MOST_OPTIONS];
-    ls_spread spread;                 /* of commands that spread work over ranks */
-    ls_rope_change rope;              /* of commands that open a model */
+    ls_spread spread;                 /* for commands that spread work over ranks */
+    ls_rope_change rope;              /* for commands that open a model */
     ls_adapter_choice adapter;        /* the same */
-    ls_text_form form;                /* of commands that read texts */
-    const char *ranks_as, *transport; /* of commands that run ranks */
-    const char *config;               /* of commands that configure */
-    ls_given_option *as_given;        /* the same: options of the file and the command line, for run.json */
+    ls_text_form form;                /* for commands that read texts */
+    const char *ranks_as, *transport; /* for commands that run ranks */
+    const char *config;               /* for commands that configure */
+    ls_given_option *as_given; /* for the same: the options given in the file and on the command line, for run.json */
     int n_as_given;
 } cli_common;
 
@@ -40,28 +40,34 @@ typedef struct cli_command {
     const char *summary;      /* one line */
     const char *usage;        /* what follows "longspan NAME " */
     const char *about;        /* paragraphs for --help and the manual; NULL: none */
-    const ls_option *options; /* its own; NULL: none */
+    const ls_option *options; /* the command's own; NULL: none */
     int n_options;
     bool spreads; /* takes the options of spread_rows (options.c): how a job is spread over ranks */
     bool runs;    /* takes the options of run_rows: how ranks run */
-    bool (*needs_ranks)(const void *flags); /* of commands that spread: whether ranks run; NULL: always */
-    bool tells; /* only says something about this program, so each of several processes does it; else one of them */
+    bool (*needs_ranks)(const void *flags); /* for commands that spread: whether ranks run; NULL: always */
+    bool tells; /* only reports something about this program, so each of several launched processes runs it; false: only
+                   one of them does */
     bool opens; /* takes the options of rope_rows: changes of a model's rotary positions, and its adapter */
-    bool configures; /* takes --config: settings from a file, of train */
+    bool configures; /* takes --config: settings of train from a file */
     bool reads;      /* takes the options of form_rows: how texts become documents */
     ls_status (*run)(void *flags);
     size_t flags_bytes;
-    int takes_word; /* how many words may stand before the flags: they are the values of the first options of the table
+    int takes_word; /* how many words may come before the flags; they are the values of the first options of the table
                      */
-    /* Offset in the flags of an ls_option_list for all other words that are no flags; 0: such words are an error. */
+    /*
+     * The offset in the flags of an ls_option_list for all other words that are not flags; 0: such words are an error.
+     */
     size_t words_at;
 } cli_command;
 
-/* The members of a row with options of its own: their table, the function to run, and the struct of flags. */
+/*
+ * Members of the row of a command with its own options: the table of options, the function to run, and the struct of
+ * flags.
+ */
 #define CLI_OWN(table, function, flags) \
     .options = table, .n_options = CLI_COUNT(table), .run = function, .flags_bytes = sizeof(flags)
 
-/* All commands, in the order in which they are listed: the row of X is cli_X. */
+/* All commands, in the order in which they are listed. The row of X is cli_X. */
 #define CLI_COMMANDS(X)                                                                                            \
     X(train), X(data), X(eval), X(logprobs), X(recall), X(generate), X(grad), X(steps), X(attention), X(tokenize), \
         X(explain), X(plan), X(bench), X(checkpoint), X(version), X(help)
@@ -119,9 +125,9 @@ void cli_print_manual(FILE *out);
 #define CLI_CHECKPOINT(at)            \
     CLI_TEXT("checkpoint", "DIR", at, \
              "a checkpoint, or the --out of a training run; the model's own weights when left out")
-/* What updates the parameters of a training step. */
+/* The optimiser of a training step. */
 #define CLI_OPTIMIZER(at, text) CLI_CHOICE("optimizer", "NAME", "adamw|sgd|lion|muon", "adamw", at, text)
-/* The average of what it updates. */
+/* The average of the parameters that the optimiser updates. */
 #define CLI_EMA(at)                                                                                                      \
     CLI_FLOAT(                                                                                                           \
         "ema", "DECAY", "0", 0, 0.9999999, at,                                                                           \
@@ -145,25 +151,26 @@ void cli_print_manual(FILE *out);
 int cli_options_of(const cli_command *command, ls_option out[CLI_MOST_OPTIONS]);
 
 /*
- * Settings from a file (config.c). Where --config is among the words of a command that configures, *argv becomes a list
- * in the arena: the words that its file stands for, but for options that the command line has too, and then the command
- * line's. Logs how many settings were taken, and which were not. LS_USAGE, LS_INVALID: the error names the file.
+ * Settings from a file (config.c). If --config is among the words of a command that configures, *argv becomes a list in
+ * the arena: first the words that the file stands for, without options that are also on the command line, then the
+ * words of the command line. Logs how many settings were taken, and which were not. LS_USAGE, LS_INVALID: the error
+ * names the file.
  */
 LS_MUST_USE ls_status cli_config_words(const cli_command *command, const ls_option *table, int rows, ls_arena *arena,
                                        int *argc, char *const **argv);
-/* Sets as_given, in the arena, from words that have been parsed. */
+/* Sets as_given, in the arena, to the options among words that have been parsed. */
 void cli_note_given(int argc, char *const *argv, ls_arena *arena, cli_common *flags);
 
 /* The spread for the library, from the flags. */
 ls_spread cli_spread_of(const cli_common *flags);
 /*
- * Where others launched the ranks: compares command and options, as each process was given them, with those of rank 0.
- * LS_USAGE names the first that differs. Collective.
+ * For launched ranks: compares the command and the options that each process was given with those of rank 0. LS_USAGE
+ * names the first that differs. Collective.
  */
 LS_MUST_USE ls_status cli_options_alike(const cli_command *command, const cli_common *flags);
 /* Moves the words that belong to no flag to the end of argv, in their order, and returns their number. */
 int cli_part_words(const ls_option *table, int rows, int argc, const char **argv);
-/* Prints what was chosen, with time and bytes, to standard output. */
+/* Prints the chosen spread, with time and bytes, to standard output. */
 void cli_print_spread(const ls_spread_result *result);
 
 /* --- arrays, token ids and masks (arrays.c) ----------------------------------------------------------------------- */
@@ -212,8 +219,8 @@ void ls_mask_text_free(ls_mask_text *mask);
 /* --- token ids ---------------------------------------------------------------------------------------------------- */
 
 /*
- * Reads token ids: i32[B,S], each in [0,V). LS_INVALID names row, column and value of another one. The caller frees
- * *out whatever the status.
+ * Reads token ids: i32[B,S], each in [0,V). LS_INVALID names row, column and value of an id that is not. The caller
+ * frees *out whatever the status.
  */
 LS_MUST_USE ls_status ls_tokens_read(const char *path, int64_t V, ls_array *out);
 /*

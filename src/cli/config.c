@@ -1,7 +1,7 @@
 /*
  * Settings from a file (--config): a JSON or YAML document whose members are named as the options of a command line,
- * with - or _. It stands for words in front of the command line's own. A run.json serves as one: it keeps the options
- * that its training was given.
+ * with - or _. The document stands for words before those of the command line. A run.json can serve as such a file,
+ * because it records the options that its training was given.
  */
 #include "cli/cli_impl.h"
 
@@ -17,10 +17,10 @@ typedef struct settings {
     int argc;
     char *const *argv; /* of the command line */
     ls_arena *arena;
-    const char **words; /* that the file stands for */
+    const char **words; /* the words that the file stands for */
     int n_words, n_taken;
     size_t word_capacity;
-    ls_json_buffer overruled, others; /* names, for the log */
+    ls_json_buffer overruled, others; /* names of settings, for the log */
 } settings;
 
 /* --- the command line --------------------------------------------------------------------------------------------- */
@@ -30,7 +30,7 @@ static bool is_option(const char *word, const char *name) {
     return strncmp(word, "--", 2) == 0 && strncmp(word + 2, name, n) == 0 && (word[2 + n] == 0 || word[2 + n] == '=');
 }
 
-/* The place of the option's word; argc: it is not there. */
+/* The index of the option's word; argc: it is not on the command line. */
 static int place_of(int argc, char *const *argv, const char *name) {
     int i = 0;
     while (i < argc && !is_option(argv[i], name)) i++;
@@ -43,7 +43,7 @@ static const ls_option *row_of(const ls_option *table, int rows, const char *nam
     return i < rows ? &table[i] : NULL;
 }
 
-/* Options that belong to one run of a command, and not to what it does. */
+/* Whether an option concerns only one run of a command, not what the command computes. */
 static bool is_of_one_run(const char *name) {
     static const char *const names[] = {"config", "out", "resume", "replan", "restart", "json", "help", "trace"};
     for (size_t i = 0; i < CLI_COUNT(names); i++)
@@ -57,7 +57,7 @@ static void add_word(settings *s, const char *word) {
     *LS_PUSH(s->arena, s->words, s->n_words, s->word_capacity) = word;
 }
 
-/* With as few digits as give the same bits. */
+/* A real number with the fewest digits that give the same bits. */
 static const char *real_text(ls_arena *arena, double value) {
     char text[40];
     char *end;
@@ -68,7 +68,7 @@ static const char *real_text(ls_arena *arena, double value) {
     return ls_arena_strdup(arena, text);
 }
 
-/* A scalar as it would stand on a command line; NULL: it is none. */
+/* A scalar as a word of a command line; NULL: the value is not a scalar. */
 static const char *text_of(const settings *s, ls_json_value value) {
     const ls_json_plain plain = ls_json_plain_of(value);
     return plain.kind == LS_JSON_INT    ? ls_arena_printf(s->arena, "%lld", (long long)plain.integer)
@@ -109,7 +109,7 @@ static ls_status note(ls_json_buffer *names, const char *name) {
     return ls_json_buffer_print(names, "%s%s", names->n > 0 ? ", " : "", name);
 }
 
-/* An option of train is none of a command that plans for it: it is left out, and said. */
+/* Whether it is an option of train. A command that only plans a training leaves such options out, and logs that. */
 static bool is_of_training(const char *name) {
     ls_option table[CLI_MOST_OPTIONS];
     return row_of(table, cli_options_of(&cli_train, table), name) != NULL;

@@ -117,7 +117,7 @@ static ls_status open_data(order *o) {
 
 static ls_status open_and_show(order *o) {
     const size_t room = (size_t)o->S + 1;
-    const int64_t from = o->job->from, most = INT64_C(1) << 37; /* times a batch this is still below 2^63 */
+    const int64_t from = o->job->from, most = INT64_C(1) << 37; /* multiplied by a batch still below 2^63 */
     LS_TRY(ls_step_size_check(o->S, o->B));
     if (from < 0 || from > most || o->steps > most)
         return ls_error(LS_USAGE, "--from %lld and --steps %lld; expected 0 to %lld and 1 to %lld", (long long)from,
@@ -154,7 +154,7 @@ enum { CLASSES = 48, SHOWN_TOKENS = 60, SHOWN_DOCUMENTS = 3 };
 /* Documents by length: class c holds those of 2^c .. 2^(c+1) - 1 tokens. */
 typedef struct histogram {
     int64_t documents[CLASSES], tokens[CLASSES];
-    int64_t learnt; /* tokens that are learnt as labels */
+    int64_t learnt; /* tokens that training learns as labels */
 } histogram;
 
 typedef struct inspection {

@@ -1,6 +1,6 @@
 /*
- * longspan explain: the programs of a training step, and the candidates that it was chosen from. Runs nothing without
- * --run or --measure.
+ * longspan explain: the programs of a training step, and the candidates from which its plan was chosen. Runs nothing
+ * without --run or --measure.
  */
 #include "cli/cli_impl.h"
 
@@ -19,9 +19,9 @@ typedef struct explanation {
     ls_job step;
     ls_plan plan;
     ls_host host;     /* rates for predictions */
-    ls_target target; /* of the rank of the job, like its image */
+    ls_target target; /* of the job's rank, as is the image */
     ls_image *image;
-    int wanted; /* the program to print or draw; -1: all are printed, the step is drawn */
+    int wanted; /* the program to print or draw; -1: print all, draw the step */
 } explanation;
 
 /* --- as a page ---------------------------------------------------------------------------------------------------- */
@@ -153,7 +153,7 @@ static ls_status build(explanation *e) {
     return ls_compile(&e->step, &e->target, &e->image);
 }
 
-/* A model has the name of its folder; if that is "." or "..", of its architecture. */
+/* A model is named after its folder or, if that is "." or "..", after its architecture. */
 static void name_model(const explanation *e, char *out, size_t room) {
     const char *begin = ls_model_folder(e->model), *end = begin + strlen(begin);
     while (end > begin + 1 && end[-1] == '/') end--;
@@ -164,7 +164,7 @@ static void name_model(const explanation *e, char *out, size_t room) {
     if (out[strspn(out, "./")] == 0) snprintf(out, room, "%s", ls_model_architecture(e->model));
 }
 
-/* Draws the program of the job, else the whole step. */
+/* Draws the job's program, or without one the whole step. */
 static ls_status draw_schedule(const explanation *e, const char *title) {
     const ls_timeline_step step = {.model = e->model,
                                    .B = e->job->batch > 0 ? e->job->batch : 1,

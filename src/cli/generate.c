@@ -34,7 +34,7 @@ static ls_status encode(const ls_tokenizer *tokenizer, const char *text, size_t 
     return ls_ok();
 }
 
-/* Tells all processes the text that home has read: launchers give standard input to rank 0 alone. */
+/* Sends the text that home has read to all processes, because launchers give standard input only to rank 0. */
 static ls_status share_text(char **text, size_t *bytes) {
     LS_TRY(ls_home_tell(bytes, sizeof *bytes));
     if (!ls_is_home()) *text = malloc(*bytes + 1);
@@ -72,9 +72,9 @@ static ls_status read_stdin(char **out, size_t *bytes) {
 }
 
 /*
- * Makes tokens of the prompt: of `text`, or of `file` ("-": standard input); the other one is NULL. The tokens that the
- * tokenizer puts before a text come first. A prompt without any token becomes the end of a document, because in
- * training texts begin after one. The caller frees *out.
+ * Makes tokens of the prompt, which is `text` or the contents of `file` ("-": standard input); the other one is NULL.
+ * The tokens that the tokenizer puts before a text come first. A prompt without any token becomes the end of a
+ * document, because in training, texts begin after the end of a document. The caller frees *out.
  */
 static ls_status tokenize_prompt(const ls_tokenizer *tokenizer, const char *text, const char *file,
                                  ls_token_list *out) {
@@ -116,7 +116,7 @@ typedef struct decision {
     int32_t id;
 } decision;
 
-/* On rank 0: draws a token, passes its text on, and decides what all ranks do. */
+/* On rank 0: draws a token, passes its text on, and decides what all ranks do next. */
 static ls_status decide(const generation *g, const ls_rank *rank, int64_t made, const float *logits, decision *out) {
     const int32_t id = ls_sampler_draw(g->sampler, logits, (uint64_t)made);
     *out = (decision){.id = id};
@@ -173,10 +173,10 @@ static ls_status count_memory(const generation *g, const ls_rank *rank, ls_gener
 static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     const generation *g = input;
     ls_generate_result *out = result;
-    ls_comm_end_at_stop(rank->comm, true); /* until there are tokens between which it can stop */
+    ls_comm_end_at_stop(rank->comm, true); /* as long as there are no tokens between which it can stop */
     LS_TRY(ls_trained_fill(&g->trained, rank, g->job->seed));
     const double began = ls_seconds();
-    /* Also for a prompt of one token, before which nothing is known: a cache is made before it is read. */
+    /* Also for a prompt of one token, which has no tokens before it: the cache must be made before it is read. */
     LS_TRY(ls_decoder_prefill(&g->decoder, rank, g->prompt, ls_max(g->n_prompt - 1, 0)));
     LS_TRY(ls_comm_barrier(rank->comm));
     ls_comm_end_at_stop(rank->comm, false);
@@ -209,7 +209,10 @@ static ls_status check_job(const ls_generate_job *job, int *ranks) {
     return ls_ok();
 }
 
-/* All processes of launched ranks must have read the same tokens; `mine`: how that went. */
+/*
+ * Checks that all processes of launched ranks have read the same tokens. mine: the status of reading them in this
+ * process.
+ */
 static ls_status compare_prompts(const ls_token_list *list, ls_status mine) {
     ls_alike *alike;
     LS_TRY(ls_alike_begin(&alike));

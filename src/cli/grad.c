@@ -1,7 +1,7 @@
 /*
- * longspan grad: one forward and backward pass of a model on given tokens. Program step sums the gradients over the
- * ranks and leaves each rank a shard of the flat space of parameters; rank 0 writes the pieces of all into one file
- * (grad_file.c).
+ * longspan grad: one forward and backward pass of a model on given tokens. The program step sums the gradients over the
+ * ranks and leaves each rank its shard of the flat space of parameters; rank 0 writes the pieces of all ranks into one
+ * file (grad_file.c).
  */
 #include "cli/grad_impl.h"
 
@@ -17,7 +17,7 @@ typedef struct grad_run {
     ls_model *model;
     ls_grad_inputs in;
     int64_t micro_batches, rows; /* rows: sequences of each */
-    double divisor;              /* N: what the loss is divided by */
+    double divisor;              /* N, by which the loss is divided */
     ls_graph *graph;
     ls_language_model lm;
     ls_array logits;  /* without data if they are not written */
@@ -39,7 +39,10 @@ static ls_status read_inputs(grad_run *r) {
                     (long long)r->in.tokens.size[0], (long long)r->micro_batches);
 }
 
-/* All processes of launched ranks must have read the same; `mine`: how that went. */
+/*
+ * Checks that all processes of launched ranks have read the same inputs. mine: the status of reading them in this
+ * process.
+ */
 static ls_status compare_inputs(const grad_run *r, ls_status mine) {
     ls_alike *alike;
     LS_TRY(ls_alike_begin(&alike));
@@ -80,7 +83,7 @@ static ls_status fill_weights(const grad_run *r, ls_rank *rank) {
     return status;
 }
 
-/* What comes home beside the files. */
+/* What is sent home beside the files. */
 typedef struct outcome {
     double loss;    /* summed over the tokens */
     double seconds; /* of the slowest rank */
@@ -97,7 +100,7 @@ static ls_status feed(void *context, int64_t micro_batch) {
     return ls_grad_inputs_put(&r->run->in, r->run->model, r->rank, &(ls_micro_rows){micro_batch, r->run->rows});
 }
 
-/* The logits of a micro-batch go where the caller has them. */
+/* Writes the logits of a micro-batch to the caller's array. */
 static ls_status read_logits(void *context, int64_t micro_batch) {
     const running *r = context;
     const ls_array *logits = &r->run->logits;
@@ -149,7 +152,7 @@ static ls_status create_file(grad_run *r, ls_st_writer **writer) {
     return ls_st_create(r->partial, r->plan, writer);
 }
 
-/* At home, when the ranks are done. */
+/* At home, after the ranks have ended: completes the file. */
 static ls_status finish_file(const grad_run *r, ls_st_writer *writer) {
     LS_TRY(ls_st_finish(writer));
     LS_TRY(write_logits(r));

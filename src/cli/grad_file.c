@@ -1,4 +1,7 @@
-/* A file of gradients: each rank has a shard of the flat space of parameters, and rank 0 writes the pieces of all. */
+/*
+ * A file of gradients: each rank has a shard of the flat space of parameters, and rank 0 writes the pieces of all
+ * ranks.
+ */
 #include "cli/grad_impl.h"
 
 #include <stdlib.h>
@@ -6,7 +9,7 @@
 ls_status ls_grad_file_plan(const ls_image *image, ls_st_plan **out) {
     ls_st_entry *entries = calloc((size_t)image->n_flats, sizeof *entries);
     if (entries == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate %d entries of a file", image->n_flats);
-    int n = 0; /* those that are trained, which come first */
+    int n = 0; /* the trained ones, which come first */
     for (int i = 0; i < image->n_flats && image->flats[i].trained; i++, n++) {
         const ls_flat *flat = &image->flats[i];
         entries[flat->number] =

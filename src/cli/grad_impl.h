@@ -5,17 +5,17 @@
 #include "cli/cli_impl.h"
 #include "model/model.h"
 
-/* What it computes on; arrays [B,S]. */
+/* The inputs of the command; arrays [B,S]. */
 typedef struct ls_grad_inputs {
     ls_array tokens, labels, positions; /* labels without data: the model has none */
-    ls_array numbers;                   /* of each token's document; without data: positions say where these begin */
-    ls_array *others;                   /* [n_others] in the order of the model's other inputs */
+    ls_array numbers; /* the number of each token's document; without data: positions say where documents begin */
+    ls_array *others; /* [n_others] the model's other inputs, in its order */
     int n_others;
-    int64_t valid;           /* labels that are not ignored; tokens, where the model has no labels */
+    int64_t valid;           /* labels that are not ignored; if the model has no labels, tokens */
     bool apart;              /* some sequence holds several documents */
     int32_t *ends;           /* [B,S+1] bounds of documents */
     int *n_ends;             /* [B] */
-    ls_mask_term *documents; /* [B] the same as terms of masks */
+    ls_mask_term *documents; /* [B] the same bounds as terms of masks */
 } ls_grad_inputs;
 
 /*
@@ -24,11 +24,11 @@ typedef struct ls_grad_inputs {
  */
 LS_MUST_USE ls_status ls_grad_inputs_read(const ls_grad_job *job, const ls_model *model, ls_dtype real,
                                           ls_grad_inputs *in);
-/* What the sum of the losses is divided by, all ranks together. */
+/* The number by which the sum of the losses of all ranks is divided. */
 double ls_grad_inputs_divisor(const ls_grad_inputs *in, const ls_model *model);
-/* What processes of launched ranks must have read alike. */
+/* Adds the inputs that all processes of launched ranks must have read alike. */
 void ls_grad_inputs_add(const ls_grad_inputs *in, const ls_model *model, ls_alike *alike);
-/* A micro-batch: n rows of the arrays, behind those of the micro-batches before it. */
+/* A micro-batch: n rows of the arrays, after the rows of the micro-batches before it. */
 typedef struct ls_micro_rows {
     int64_t number, n;
 } ls_micro_rows;
@@ -41,7 +41,7 @@ void ls_grad_inputs_free(ls_grad_inputs *in);
 
 /* Names and shapes of the weights that are trained, in the type in which gradients are summed. */
 LS_MUST_USE ls_status ls_grad_file_plan(const ls_image *image, ls_st_plan **out);
-/* Collective, after a step with LS_UPDATE_REDUCE: fills in the file that ls_st_create made of this plan. */
+/* Collective, after a step with LS_UPDATE_REDUCE: fills in the file that ls_st_create made from this plan. */
 LS_MUST_USE ls_status ls_grad_file_write(const ls_rank *rank, const char *path, const ls_st_plan *plan);
 
 #endif

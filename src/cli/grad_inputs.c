@@ -1,6 +1,6 @@
 /*
- * What longspan grad computes on: tokens, labels, positions with the documents that they mark, and the inputs of an
- * imported graph that are none of these.
+ * The inputs of longspan grad: tokens, labels, positions with the documents that they mark, and the other inputs of an
+ * imported graph.
  */
 #include "cli/grad_impl.h"
 
@@ -18,7 +18,7 @@ static ls_status check_like_tokens(const char *path, const ls_array *a, const ls
 
 /* --- positions and documents -------------------------------------------------------------------------------------- */
 
-/* A document begins at each position that does not follow the one before it. */
+/* Checks positions: a document begins at each position that is not the one before it plus 1. */
 static ls_status check_positions(const char *path, const ls_grad_inputs *in) {
     const int64_t B = in->tokens.size[0], S = in->tokens.size[1];
     const int32_t *position = in->positions.data;
@@ -38,7 +38,10 @@ static void set_documents(ls_grad_inputs *in, int64_t row, const int32_t *ends, 
     in->documents[row] = (ls_mask_term){.kind = LS_MASK_DOCUMENTS, .ends = ends, .n_ends = n};
 }
 
-/* A document begins at each number that is not the one before it + `step`: 1 of positions, 0 of documents' numbers. */
+/*
+ * A document begins at each number that is not the one before it plus `step`, which is 1 for positions and 0 for
+ * documents' numbers.
+ */
 static void mark_documents(const int32_t *number, int32_t step, ls_grad_inputs *in) {
     const int64_t B = in->tokens.size[0], S = in->tokens.size[1];
     for (int64_t b = 0; b < B; b++, number += S) {
@@ -61,7 +64,7 @@ static ls_status make_room(ls_grad_inputs *in) {
     return ls_ok();
 }
 
-/* Positions of the file, or from 0 on in each sequence. */
+/* Reads positions from the file, or counts them from 0 in each sequence. */
 static ls_status read_positions(const char *path, ls_grad_inputs *in) {
     const int64_t S = in->tokens.size[1];
     if (path != NULL) {
@@ -75,7 +78,7 @@ static ls_status read_positions(const char *path, ls_grad_inputs *in) {
     return check_positions(path, in);
 }
 
-/* Documents that the model finds in its tokens, that positions mark, or that are numbered by themselves. */
+/* Finds the documents: the model finds them in its tokens, positions mark them, or a file numbers them. */
 static ls_status read_documents(const ls_grad_job *job, const ls_model *model, ls_grad_inputs *in) {
     const ls_marks marks = ls_model_takes(model).marks;
     const int64_t S = in->tokens.size[1];
@@ -106,7 +109,7 @@ static ls_status read_documents(const ls_grad_job *job, const ls_model *model, l
 
 /* --- labels ------------------------------------------------------------------------------------------------------- */
 
-/* The label of each token of a sequence becomes that of the next one, and the last is ignored: it has no next token. */
+/* The label of each token of a sequence becomes that of the next token. The label of the last token is ignored. */
 static void shift_labels(const ls_grad_inputs *in, int32_t *labels) {
     const int64_t B = in->tokens.size[0], S = in->tokens.size[1];
     for (int64_t b = 0; b < B; b++) {
@@ -115,7 +118,7 @@ static void shift_labels(const ls_grad_inputs *in, int32_t *labels) {
     }
 }
 
-/* The labels of the tokens themselves, which do not go on into the next document. */
+/* Makes labels from the tokens: the next token of the same document. */
 static void label_next_tokens(const ls_grad_inputs *in, int32_t *labels) {
     const int64_t B = in->tokens.size[0], S = in->tokens.size[1];
     memcpy(labels, in->tokens.data, in->tokens.bytes);
@@ -124,7 +127,7 @@ static void label_next_tokens(const ls_grad_inputs *in, int32_t *labels) {
         for (int d = 1; d < in->n_ends[b]; d++) labels[b * S + in->ends[b * (S + 1) + d] - 1] = LS_LABEL_IGNORED;
 }
 
-/* The labels of the file, which the graph may want shifted; or the next tokens. */
+/* Reads labels from the file, shifted if the graph wants that; without a file, labels are the next tokens. */
 static ls_status read_labels(const char *path, const ls_model *model, ls_grad_inputs *in) {
     const ls_model_inputs takes = ls_model_takes(model);
     if (!takes.labels && path != NULL)
@@ -138,7 +141,7 @@ static ls_status read_labels(const char *path, const ls_model *model, ls_grad_in
     if (path == NULL)
         label_next_tokens(in, label);
     else if (takes.shifts)
-        shift_labels(in, label); /* as the user's program does, whatever the documents */
+        shift_labels(in, label); /* as the program that wrote the graph does, across documents too */
     in->valid = 0;
     for (int64_t i = 0; i < in->labels.count; i++) in->valid += label[i] != LS_LABEL_IGNORED;
     return ls_ok();
@@ -154,7 +157,7 @@ static ls_status read_real(const char *path, ls_dtype dtype, ls_array *out) {
     return status;
 }
 
-/* Of an input whose integers are ids of words. */
+/* Checks an input whose integers are ids of the vocabulary. */
 static ls_status check_words(const char *path, const ls_model_input *input, const ls_array *a) {
     const int32_t *id = a->data;
     for (int64_t i = 0; i < a->count && input->words > 0; i++)
@@ -218,7 +221,7 @@ ls_status ls_grad_inputs_read(const ls_grad_job *job, const ls_model *model, ls_
     return read_others(job, model, real, in);
 }
 
-/* What an input says for the token i + shift of the sequence of token i; 0 where there is no such token. */
+/* The value of an input for token i + shift in the sequence of token i; 0 if there is no such token. */
 static double weight_at(const ls_array *input, int64_t i, int64_t shift) {
     const int64_t S = input->size[1], at = i % S + shift;
     return at >= 0 && at < S ? ls_number_at(input->data, input->dtype, i + shift) : 0;
@@ -250,7 +253,7 @@ void ls_grad_inputs_add(const ls_grad_inputs *in, const ls_model *model, ls_alik
         ls_alike_add_bytes(alike, takes.others[i].name, in->others[i].data, in->others[i].bytes);
 }
 
-/* The rows of a micro-batch, of which each has as many. */
+/* Puts the rows of a micro-batch into an input; every micro-batch has the same number of rows. */
 static ls_status put(const ls_rank *rank, const char *name, const ls_array *array, const ls_micro_rows *micro) {
     if (array->data == NULL) return ls_ok();
     const size_t row = array->bytes / (size_t)array->size[0];

@@ -1,5 +1,6 @@
 /*
- * longspan help: the list of commands, the page of one command, and the manual page, which is made of the same tables.
+ * longspan help: the list of commands, the page of one command, and the manual page, which is made from the same
+ * tables.
  */
 #include "cli/cli_impl.h"
 

@@ -1,4 +1,4 @@
-/* longspan logprobs: an evaluation that keeps what it finds of each token. */
+/* longspan logprobs: an evaluation that keeps the log-probability of each token. */
 #include "cli/cli_impl.h"
 
 #include "eval/eval.h"
@@ -39,7 +39,7 @@ static ls_status run(void *context) {
     o->adapter = flags->common.adapter;
     o->form = flags->common.form;
     const bool text = o->form.records == NULL || strcmp(o->form.records, "text") == 0;
-    o->pack = text ? "best" : "auto"; /* either keeps documents apart */
+    o->pack = text ? "best" : "auto"; /* both keep documents apart */
     ls_eval_result result;
     LS_TRY(ls_evaluate(o, &result));
     if (flags->common.json)

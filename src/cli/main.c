@@ -96,8 +96,8 @@ static ls_status parse(const cli_command *c, const ls_option *options, int n_opt
 }
 
 /*
- * A command that runs no ranks asks nobody whether this process is one, so it works in whatever environment. What the
- * environment says decides only that one process of several does the work.
+ * A command that runs no ranks does not connect to other ranks, so it works in any environment. The environment only
+ * decides which one of several launched processes does the work.
  */
 static ls_status run_alone(const cli_command *c, cli_common *flags) {
     int rank, ranks;
@@ -109,8 +109,8 @@ static ls_status run_alone(const cli_command *c, cli_common *flags) {
 }
 
 /*
- * Runs the command. Where another program launched this process as one rank of several, all ranks run what has ranks,
- * and rank 0 alone the rest; only home prints.
+ * Runs the command. If another program launched this process as one rank of several, all ranks run the commands that
+ * have ranks, and only rank 0 runs the others. Only home prints.
  */
 static ls_status run_once(const cli_command *c, cli_common *flags) {
     int launched;
@@ -165,7 +165,7 @@ static const char *alias_of(const char *word) {
 
 int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit then fails with an error that names the file */
-    /* A mapped file that becomes shorter ends the process with a line that names it. */
+    /* When a mapped file has become shorter, the process ends with a line that names the file. */
     ls_mapped_watch(NULL, NULL);
     if (argc < 2) {
         cli_print_commands(stderr);
@@ -179,10 +179,10 @@ int main(int argc, char **argv) {
         ls_launched_stay_alone();
     if (status.code == LS_OK) status = flush();
     signal(SIGPIPE, SIG_IGN); /* a closed standard error must not change the exit code */
-    /* All agree on other failures than the loss of a rank, so home says them. */
+    /* All ranks agree on failures other than the loss of a rank, so home prints those. */
     if (status.code != LS_OK && (status.code == LS_PEER ? ls_home_speaks() : ls_is_home()))
         fprintf(stderr, "longspan: %s\n", status.text);
-    /* They all stop together, and may still be about to hear of it from each other. */
+    /* After an interruption all ranks stop together, and some may yet have to learn of it from the others. */
     if (status.code != LS_OK && status.code != LS_INTERRUPTED) ls_home_leave(status);
     return exit_code(status.code);
 }

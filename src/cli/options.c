@@ -144,7 +144,7 @@ static const ls_option common_rows[] = {
 #undef SPREAD
 #undef AT
 
-/* Appends rows to the first n, as far as there is room. Returns the number of all rows. */
+/* Appends rows after the first n, as far as there is room. Returns the total number of rows. */
 static int append(ls_option *out, int n, const ls_option *rows, int more) {
     for (int i = 0; i < more && n + i < CLI_MOST_OPTIONS; i++) out[n + i] = rows[i];
     return n + more;
@@ -160,7 +160,7 @@ int cli_options_of(const cli_command *c, ls_option out[CLI_MOST_OPTIONS]) {
     return append(out, n, common_rows, CLI_COUNT(common_rows));
 }
 
-/* Options that ranks may be given differently, and why. All others must be alike. */
+/* Options that may differ between ranks, and why. All others must be the same. */
 static const struct {
     const char *name, *why;
 } free_options[] = {
@@ -175,8 +175,8 @@ static bool is_free(const char *name) {
 }
 
 /*
- * Writes the value of an option as it could be given: of a list its words with spaces between them, of a flag "given".
- * An option without a default that was not given, and such a flag, are "left out".
+ * Writes the value of an option as it could be given: for a list, its words with spaces between them; for a flag,
+ * "given". If the option was not given and has no default, writes "left out".
  */
 static void print_value(const ls_option *option, bool given, const cli_common *flags, FILE *out) {
     const void *at = (const char *)flags + option->offset;

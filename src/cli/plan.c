@@ -1,4 +1,4 @@
-/* longspan plan: what training would use and map, and what would fit if it does not fit. Nothing is run. */
+/* longspan plan: what training would use and map, and if that does not fit, what would. Nothing is run. */
 #include "cli/cli_impl.h"
 
 #include "base/base.h"
@@ -89,7 +89,7 @@ static void print_peak(const ls_image *image, const ls_memory_account *account, 
     }
 }
 
-/* The ranks of a host that has most of them. */
+/* The number of ranks on the host that has the most. */
 static int ranks_of_host(const ls_image *image) {
     return (int)ls_min(ls_mesh_ranks(&image->mesh), ls_max(1, image->host_ranks));
 }

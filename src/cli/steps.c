@@ -1,9 +1,9 @@
 /*
- * longspan steps: steps of an optimiser, or gradients, of batches that another program gives one by one. Requests come
- * as lines on standard input, arrays as files; each request is answered by one line of JSON on standard output.
+ * longspan steps: optimiser steps, or gradients, for batches that another program supplies one by one. Requests come as
+ * lines on standard input, arrays as files; each request is answered by one line of JSON on standard output.
  *
- * Rank 0 reads the line and tells the others. While none comes it tells them so every second, so that no rank takes
- * a caller that thinks for a peer that hangs.
+ * Rank 0 reads the line and sends it to the other ranks. While no line comes, it tells them so every second, so that no
+ * rank mistakes a slow caller for a peer that hangs.
  */
 #include "checkpoint/checkpoint.h"
 #include "cli/grad_impl.h"
@@ -33,14 +33,14 @@ typedef struct steps_flags {
 
 /* A line of standard input. Rank 0's becomes that of all ranks (ls_comm_broadcast). */
 typedef struct request {
-    int verb; /* row of `verbs`; or one of the numbers below */
+    int verb; /* row of `verbs`, or one of the numbers below */
     double lr, clip;
     char folder[960];
 } request;
 enum { NOTHING_YET = -1, END = -2, UNKNOWN = -3 };
 _Static_assert(sizeof(request) <= LS_COMM_VALUE, "a request is broadcast as one value");
 
-/* One run: what is the same on all ranks, and what each counts for itself. */
+/* One run: values that are the same on all ranks, and counts of each rank. */
 typedef struct steps_run {
     const steps_flags *flags;
     ls_dtype dtype;
@@ -51,8 +51,8 @@ typedef struct steps_run {
     ls_st_plan *plan;              /* of a file of gradients */
     int64_t micro_batch;           /* sequences of one run of a program */
     int64_t updates;               /* done */
-    int64_t sequences;             /* that they have taken */
-    ls_mask_term *documents;       /* [micro_batch] each whole: what the programs are planned for; NULL: none */
+    int64_t sequences;             /* sequences in these updates */
+    ls_mask_term *documents; /* [micro_batch] each sequence as one document, for planning the programs; NULL: none */
     int32_t ends[2];
     char pending[sizeof(request) + 64];
     size_t bytes; /* of pending */
@@ -73,7 +73,7 @@ static ls_status do_resume(steps_run *s, ls_rank *rank, const request *q);
 
 static const struct verb {
     const char *name;
-    bool numbers, folder; /* what follows it: LR CLIP, then FOLDER */
+    bool numbers, folder; /* what follows the verb: LR CLIP, then FOLDER */
     ls_status (*run)(steps_run *s, ls_rank *rank, const request *q);
 } verbs[] = {
     {"step", true, true, do_step},  {"grad", false, true, do_grad},     {"load", false, false, do_load},
@@ -99,7 +99,7 @@ static request parse(const char *line) {
     return q;
 }
 
-/* Rank 0: the next line, or NOTHING_YET after a while. */
+/* On rank 0: the next request, or NOTHING_YET if none comes for a while. */
 static request read_request(steps_run *s) {
     for (;;) {
         char *end = memchr(s->pending, '\n', s->bytes);
@@ -145,7 +145,7 @@ static ls_status find_array(const char *folder, const char *name, char **out) {
     return ls_ok();
 }
 
-/* forward: no inputs of the loss are read. */
+/* forward: the inputs of the loss are not read. */
 static ls_status read_batch(const steps_run *s, const char *folder, bool forward, ls_grad_inputs *in) {
     const ls_model_inputs takes = ls_model_takes(s->model);
     LS_PATH tokens = NULL;
@@ -184,7 +184,7 @@ static ls_status read_batch(const steps_run *s, const char *folder, bool forward
     if (in->apart && !s->flags->documents)
         return ls_error(LS_INVALID, "%s: a sequence has several documents; expected one, or --documents",
                         documents != NULL ? documents : positions);
-    in->apart = s->flags->documents; /* ranks that are told of documents must be told of every batch's */
+    in->apart = s->flags->documents; /* ranks that are given documents must be given those of every batch */
     return ls_ok();
 }
 
@@ -210,7 +210,7 @@ static ls_status run_inputs(const steps_run *s, const ls_rank *rank, const reque
                                      .clip = q->clip,
                                      .beta1 = s->hyper.beta1,
                                      .beta2 = s->hyper.beta2};
-    /* Where there is no update, nothing else sets these back. */
+    /* Without an update nothing else clears the sums. */
     if (s->optimizer == NULL) LS_TRY(ls_rank_clear_sums(rank, s->flags->accumulate));
     LS_TRY(ls_rank_put_number(rank, LS_BIND_LOSS, 0));
     LS_TRY(ls_rank_run_step(rank, &numbers, &(ls_micro_batches){s->flags->accumulate, feed, NULL, &f}));
@@ -231,7 +231,7 @@ static ls_status run_batch(steps_run *s, ls_rank *rank, const request *q, ls_ste
 
 /* --- log-probabilities -------------------------------------------------------------------------------------------- */
 
-/* Runs the micro-batches of a batch forward. losses G[B,S], on rank 0. */
+/* Runs the forward pass on the micro-batches of a batch. losses G[B,S], on rank 0. */
 static ls_status run_forward(const steps_run *s, const ls_rank *rank, const ls_grad_inputs *in, char *losses) {
     feeding f = {s, rank, in};
     const size_t each = ls_dtype_bytes(ls_dtype_accumulator(s->dtype)) * (size_t)(s->micro_batch * s->flags->seq);
@@ -246,7 +246,7 @@ static ls_status run_forward(const steps_run *s, const ls_rank *rank, const ls_g
     return ls_ok();
 }
 
-/* Writes minus the losses, which are 0 where a label is ignored. */
+/* Writes the negated losses; a loss is 0 where the label is ignored. */
 static ls_status write_logprobs(const steps_run *s, const char *folder, void *losses) {
     const int64_t size[] = {s->flags->batch, s->flags->seq};
     const bool wide = s->dtype == LS_F64;
@@ -341,7 +341,7 @@ static ls_status set_weights(const steps_run *s, ls_rank *rank) {
     return status;
 }
 
-/* The model's folder has other weights now. */
+/* Loads the weights again, because those in the model's folder have changed. */
 static ls_status do_load(steps_run *s, ls_rank *rank, const request *q) {
     (void)q;
     LS_TRY(set_weights(s, rank));
@@ -364,7 +364,7 @@ static ls_status do_save(steps_run *s, ls_rank *rank, const request *q) {
     return answer_step(s, rank);
 }
 
-/* Goes on from a checkpoint, or from the newest one in a folder. */
+/* Continues from a checkpoint, or from the newest one in a folder. */
 static ls_status do_resume(steps_run *s, ls_rank *rank, const request *q) {
     if (s->optimizer == NULL)
         return ls_error(LS_USAGE, "standard input: 'resume', and --optimizer none: the weights are the caller's");
@@ -382,7 +382,7 @@ static ls_status do_resume(steps_run *s, ls_rank *rank, const request *q) {
 
 static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
     (void)result;
-    steps_run *s = malloc(sizeof *s); /* each rank has its own, also where ranks are threads */
+    steps_run *s = malloc(sizeof *s); /* each rank has its own, even if ranks are threads */
     if (s == NULL) return ls_error(LS_NO_MEMORY, "no memory for a run");
     *s = *(const steps_run *)input;
     ls_comm_end_at_stop(rank->comm, true);

@@ -143,7 +143,7 @@ static void forget_defaults(train_flags *flags) {
     }
 }
 
-/* A zero that was given for one of these becomes -1, since zero means that an option was not given. */
+/* If zero was given for one of these, it becomes -1, because zero means that an option was not given. */
 static const size_t zeros[] = {
     AT(seed),         AT(warmup),   AT(keep),   AT(eval_sequences), AT(clip),
     AT(weight_decay), AT(momentum), AT(min_lr), AT(max_seconds),    AT(loss_gamma),

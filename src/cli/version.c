@@ -18,7 +18,7 @@ static void append(text_list *list, const char *word, size_t length) {
     snprintf(list->text + used, list->room - used, "%s%.*s", used > 0 ? ", " : "", (int)length, word);
 }
 
-/* Adds a shared library of which users may have different versions. */
+/* Adds a shared library if users may have different versions of it. */
 static int add_library(struct dl_phdr_info *info, size_t size, void *context) {
     static const char *const ours[] = {"libdnnl", "libjansson", "libzstd"};
     (void)size;

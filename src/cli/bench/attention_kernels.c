@@ -1,8 +1,8 @@
 /*
  * The attention kernels on one rank, without communication. Their rate is compared with that of products of square
  * matrices of the same type and threads: with the best one of the run (floor), and with the mean right before and after
- * each measurement (beside). Only the operations that the mask leaves are counted. With another mask than causal,
- * causal attention is measured as well, in alternation.
+ * each measurement (beside). Only the operations that the mask leaves are counted. If the mask is not causal, causal
+ * attention is measured as well, in alternation.
  */
 #include "cli/bench/bench_impl.h"
 #include "plan/plan.h"
@@ -24,7 +24,7 @@ typedef struct masked {
     ls_timed_call timed[CALLS];
     int opened;
     double flops[PASSES];
-    char row[PASSES][16]; /* of the registry, that computes it (ls_kernel_row); "": both */
+    char row[PASSES][16]; /* the registry's row that computes it (ls_kernel_row); "": for both passes together */
     double seconds[PASSES][LS_BENCH_MOST_ROUNDS];
     /* Mean rate of square products right before and after, in operations per second. */
     double products[LS_BENCH_MOST_ROUNDS];
@@ -121,14 +121,14 @@ static ls_bench_figure figure_of(const bench *b, const masked *m, int pass) {
     return ls_bench_rate_figure(&b->of, b->floor, m->flops[pass] / ls_bench_median(m->seconds[pass], b->rounds));
 }
 
-/* The rate over that of the products before and after it: the median over rounds. */
+/* The rate divided by that of the products before and after it; the median over rounds. */
 static double ratio_to_products(const bench *b, const masked *m, int pass) {
     double ratio[LS_BENCH_MOST_ROUNDS];
     for (int r = 0; r < b->rounds; r++) ratio[r] = m->flops[pass] / m->seconds[pass][r] / m->products[r];
     return ls_bench_median(ratio, b->rounds);
 }
 
-/* The rate over that of causal attention: the median over rounds. */
+/* The rate divided by that of causal attention; the median over rounds. */
 static double ratio_to_causal(const bench *b, const masked *m, int pass) {
     const masked *causal = &b->masked[b->n - 1];
     double ratio[LS_BENCH_MOST_ROUNDS];

@@ -95,7 +95,10 @@ static void print_json(const rates *r, const char *path, FILE *out) {
     ls_json_end(w, out);
 }
 
-/* LS_USAGE: a device of tests, which executes the processor's kernels later than they are launched. */
+/*
+ * LS_USAGE for the device `delayed`, which is for tests: it executes the processor's kernels later than they are
+ * launched.
+ */
 static ls_status refuse_delayed(const ls_host_of *of) {
     const char *name;
     ls_device_traits device;
@@ -109,7 +112,7 @@ static ls_status bench_machine(const ls_bench_job *job, FILE *out) {
     rates r;
     LS_TRY(ls_bench_device(&job->options, &r.of));
     LS_TRY(refuse_delayed(&r.of));
-    LS_TRY(ls_host_path(&r.of, &path)); /* before the work, so that it is not lost */
+    LS_TRY(ls_host_path(&r.of, &path)); /* before the work, so that its result is not lost */
     LS_TRY(ls_host_measure(&r.of, &r.host, &r.rows));
     LS_TRY(ls_host_save(&r.of, &r.host, &r.rows));
     if (job->json)
@@ -126,7 +129,7 @@ static const struct {
     const char *name;
     size_t offset;
     bool text;
-    int64_t most; /* limit of a number; the least is 1 */
+    int64_t most; /* upper limit of a number; the lower one is 1 */
 } flags[] = {
     {"seq", offsetof(ls_bench_options, seq), false, 1 << 24},
     {"batch", offsetof(ls_bench_options, batch), false, 1 << 20},
@@ -152,7 +155,7 @@ static const struct {
 
 typedef struct bench {
     const char *name;
-    bool starts_ranks; /* sessions of several sizes: not in a process that somebody launched as one of some ranks */
+    bool starts_ranks; /* opens sessions with different numbers of ranks, so it cannot run in a launched rank */
     ls_status (*run)(const ls_bench_job *job, FILE *out);
     const char *takes[LS_COUNT(flags) + 1]; /* ended by NULL */
 } bench;

@@ -1,5 +1,6 @@
 /*
- * The benches of `longspan bench`: one file and one function each, a row of the table in bench.c; and what they share.
+ * The benches of `longspan bench`, each of which is one file with one function and a row in the table of bench.c; and
+ * what they share.
  */
 #ifndef LS_BENCH_IMPL_H
 #define LS_BENCH_IMPL_H
@@ -31,9 +32,9 @@ LS_MUST_USE ls_status ls_bench_rounds(const ls_bench_options *options, int initi
 double ls_bench_median(const double *values, int rounds);
 
 /*
- * What was measured (figure) and the best that this machine does with the simplest work (called floor, also where it is
- * a rate: the lowest time, or the highest rate), both in one unit ("ns", "GB/s", "GFLOP/s" or "TFLOP/s"); and figure /
- * floor: of rates at most about 1, of times at least about 1.
+ * figure: what was measured. floor: the best that this machine does with the simplest work, which is the lowest time or
+ * the highest rate (called floor too). Both are in one unit ("ns", "GB/s", "GFLOP/s" or "TFLOP/s"). ratio: figure /
+ * floor, which is at most about 1 for rates, and at least about 1 for times.
  */
 typedef struct ls_bench_figure {
     const char *unit;
@@ -47,12 +48,12 @@ void ls_bench_print_figure(const ls_bench_figure *figure, FILE *out);
 void ls_bench_put_figure(const ls_bench_figure *figure, ls_json_writer *writer);
 
 /*
- * The figure of trips between two ranks, by the seconds of each round: the latency, half of a trip there and back, or
- * the bandwidth.
+ * The figure of trips between two ranks, from the seconds of each round: the latency, which is half of a trip there and
+ * back, or the bandwidth.
  */
 ls_bench_figure ls_bench_trip_figure(bool latency, size_t bytes, const double *floor, const double *put, int rounds);
 
-/* The figure of a rate in operations per second: in GFLOP/s, of a GPU in TFLOP/s. */
+/* The figure of a rate in operations per second: in GFLOP/s, for a GPU in TFLOP/s. */
 ls_bench_figure ls_bench_rate_figure(const ls_host_of *of, double floor, double rate);
 
 /* Opens the model of --config, or the default of the benches: a Llama whose products have 100M parameters. */
@@ -62,15 +63,15 @@ const char *ls_bench_model_name(const ls_bench_options *options);
 /* What computes, for titles: the instruction set of a processor's kernels, or the model of a GPU. */
 const char *ls_bench_machine_name(const ls_host_of *of);
 
-/* *out: --device. LS_USAGE: --threads with a GPU, which is not divided by them. */
+/* *out: --device. LS_USAGE: --threads with a GPU, to which threads do not apply. */
 LS_MUST_USE ls_status ls_bench_device(const ls_bench_options *options, ls_host_of *out);
 
 /* Whether --ranks-as is threads. */
 bool ls_bench_as_threads(const ls_bench_options *options);
 
 /*
- * A place for timed calls (plan/plan.h), with so many threads on a processor, and the kernels of --kernels first. Owns
- * its pool. Not to be moved.
+ * A place for timed calls (plan/plan.h), with a number of threads on a processor, and preferring the kernels of
+ * --kernels. Owns its pool. Must not be moved.
  */
 typedef struct ls_bench_place {
     ls_timed_place timed;
@@ -107,8 +108,8 @@ void ls_bench_peak_close(ls_bench_peak *peak);
 /* --- rows.c ------------------------------------------------------------------------------------------------------- */
 
 /*
- * Where the time of a step went: one row for each op, and for products one for each shape of a weight; the mean over
- * the ranks.
+ * Where the time of a step went, as the mean over the ranks: one row for each op, but for products one row for each
+ * shape of a weight.
  */
 typedef struct ls_bench_row {
     char name[64];
@@ -139,16 +140,17 @@ void ls_bench_table_put(const ls_bench_table *table, ls_json_writer *writer);
 
 /* The times of one rank. */
 typedef struct ls_bench_step_times {
-    double began; /* ls_seconds when memory was mapped and kernels were prepared */
-    double ready; /* and when weights and inputs were set */
+    double began; /* ls_seconds() when memory was mapped and kernels were prepared */
+    double ready; /* ls_seconds() when weights and inputs were set */
     ls_touched touched;
     int64_t huge;                      /* bytes in huge pages */
     double first;                      /* seconds of the first step */
     double loss;                       /* of the last step */
     int64_t peak;                      /* most resident bytes after any step */
-    int64_t device_used, device_bytes; /* of its GPU after the last step, by whomever; 0: there is no account */
+    int64_t device_used, device_bytes; /* memory of the rank's GPU in use after the last step, by all processes, and in
+                                          total; 0: unknown */
     double total[LS_BENCH_MOST_ROUNDS];
-    /* With spans recorded: the same step, or, where a device replays its programs, another one. */
+    /* With spans recorded: of the same step, or, if the device replays its programs, of another step. */
     double traced[LS_BENCH_MOST_ROUNDS], waiting[LS_BENCH_MOST_ROUNDS];
 } ls_bench_step_times;
 
@@ -161,7 +163,7 @@ typedef struct ls_bench_step {
     /* Set by ls_bench_step_run: */
     ls_dtype dtype;
     ls_host_of of; /* --device */
-    bool later;    /* it executes instructions later than they are launched */
+    bool later;    /* the device executes instructions later than they are launched */
     ls_graph *graph;
     ls_job job;
     ls_array tokens, labels, positions;
@@ -169,7 +171,7 @@ typedef struct ls_bench_step {
     ls_images images; /* of all ranks */
     int ranks, rounds;
     int step;                     /* the program of that name */
-    int instrs;                   /* most instructions of any rank's program */
+    int instrs;                   /* the most instructions of any rank's program */
     ls_bench_step_times *times;   /* [ranks] */
     double *seconds;              /* measured: [ranks, rounds, instrs] */
     double *predicted;            /* simulated: [ranks, instrs] */

@@ -1,13 +1,13 @@
 /*
- * A put with a signal between two ranks of a device that has messages, on one GPU, and on two where there are two. The
- * floor of the latency is a word there and back, without a copy; that of the bandwidth a copy of as many bytes within a
- * rank's memory, by the same engine, which nobody waits for. In each round the floor is measured right before the put;
- * the ratio is the median of the rounds' ratios.
+ * A put with a signal between two ranks of a device that has messages: on one GPU, and on two if there are two. The
+ * floor of the latency is a word set there and back, without a copy. The floor of the bandwidth is a copy of as many
+ * bytes within one rank's memory by the same copy engine, for which no rank waits. In each round the floor is measured
+ * right before the put; the ratio is the median of the rounds' ratios.
  */
 #include "base/base.h"
 #include "cli/bench/bench_impl.h"
 
-/* What is measured. LARGEST: at most so many times the device's cache. */
+/* The measured sizes in bytes; those of more than LARGEST times the device's cache are left out. */
 static const size_t sizes[] = {8, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 128 << 20};
 enum { LARGEST = 16, UNITS = 2 };
 
@@ -17,7 +17,7 @@ typedef struct row {
     double floor[LS_BENCH_MOST_ROUNDS], put[LS_BENCH_MOST_ROUNDS]; /* seconds */
 } row;
 
-/* Two ranks on one GPU, or on two. */
+/* Two ranks, on one GPU or on two. */
 typedef struct pair {
     const char *name;
     int units[UNITS];

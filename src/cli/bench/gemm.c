@@ -1,8 +1,8 @@
 /*
- * The matrix products of a training step, each by itself: those that the compiled step of the model calls (forward,
- * input gradient, weight gradient; the head in its tiles), on operands of the same shapes. The floor is the best rate
- * that was measured on the type with as many threads, of square products, which are run in each round, and of the
- * products themselves.
+ * The matrix products of a training step, each measured alone: those that the compiled step of the model calls
+ * (forward, input gradient, weight gradient; those of the head in its tiles), on operands of the same shapes. The floor
+ * is the best rate measured for the type with as many threads, among square products, which are run in each round, and
+ * the products themselves.
  */
 #include "base/base.h"
 #include "cli/bench/bench_impl.h"
@@ -17,7 +17,7 @@ typedef struct product {
     const ls_instr *instr; /* in the image of the setting */
     int64_t M, N, K;
     int uses;        /* how often a step calls it */
-    const char *row; /* of the registry, that computes it (ls_kernel_row) */
+    const char *row; /* the registry's row that computes it (ls_kernel_row) */
 } product;
 
 /* One type with one number of threads. */
@@ -150,7 +150,7 @@ static ls_bench_figure product_figure(const bench *b, const setting *s, int i) {
                                 s->product[i].instr->flops / ls_bench_median(s->seconds[i], b->rounds));
 }
 
-/* The figure of all products of a step, each as often as it is used. */
+/* The figure of all products of a step, each counted as often as it is used. */
 static ls_bench_figure sum_figure(const bench *b, const setting *s) {
     double flops = 0, seconds = 0;
     for (int i = 0; i < s->n; i++) {

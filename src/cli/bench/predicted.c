@@ -1,7 +1,7 @@
 /*
- * How well steps are predicted: each round measures this machine's rates like `bench machine`, then predicts steps of
- * eight configurations by them, and runs the steps. The configurations differ in what a prediction could get wrong:
- * width, length, type, ranks, threads, strategy.
+ * How accurately steps are predicted. Each round measures this machine's rates as `bench machine` does, predicts the
+ * steps of eight configurations with them, and runs the steps. The configurations differ in what a prediction could get
+ * wrong: width, length, type, ranks, threads, strategy.
  */
 #include "base/base.h"
 #include "cli/bench/bench_impl.h"
@@ -44,11 +44,11 @@ static ls_status open_model(const sizes *n, ls_model **out) {
     return ls_model_open_text(n->name, text, out);
 }
 
-enum { STEPS = 3 }; /* of a configuration in a round */
+enum { STEPS = 3 }; /* steps of a configuration in a round */
 
 /*
- * One configuration in one round: seconds of a step, and of its instructions alone, with the fastest run of each
- * instruction, which other programs on the machine disturb less.
+ * One configuration in one round: the seconds of a step, and of its instructions alone. The latter use the fastest run
+ * of each instruction, which other programs on the machine disturb less.
  */
 typedef struct outcome {
     double predicted, measured;
@@ -68,13 +68,13 @@ static void add_instrs(const ls_bench_step *b, outcome *o) {
     }
 }
 
-/* The length: shorter where --seq says so. */
+/* The length of a configuration, or --seq if that is shorter. */
 static int64_t length_of(const ls_bench_options *given, size_t c) {
     return given->seq > 0 ? ls_min(given->seq, configurations[c].seq) : configurations[c].seq;
 }
 
 static ls_status run_one(const ls_bench_options *given, size_t c, const ls_host *host, outcome *out) {
-    const bool threads = host->devices == 0; /* a GPU is not divided by them */
+    const bool threads = host->devices == 0; /* threads do not apply to a GPU */
     ls_bench_step b = {.options = {.seq = length_of(given, c),
                                    .ranks = configurations[c].ranks,
                                    .threads = threads ? configurations[c].threads : 0,
@@ -97,7 +97,7 @@ static ls_status run_one(const ls_bench_options *given, size_t c, const ls_host 
     return status;
 }
 
-/* Medians over the rounds. The ratios are those of each round, whose rates and steps were measured close together. */
+/* Medians over the rounds. A ratio is that of one round, whose rates and steps were measured close together. */
 typedef struct summary {
     double predicted, measured;
     double ratio, least, most;
@@ -180,7 +180,7 @@ static ls_status measure_rates(void *context) {
 }
 
 static ls_status run_round(const ls_bench_options *given, measured *m, int i, outcome (*round)[LS_BENCH_MOST_ROUNDS]) {
-    /* Ranks are forked, and cannot use a driver that this process has initialised. */
+    /* Forked ranks cannot use a driver that this process has initialised. */
     LS_TRY(ls_bench_as_threads(given) ? measure_rates(m) : ls_apart(measure_rates, m, &m->host, sizeof m->host));
     for (size_t c = 0; c < LS_COUNT(configurations); c++) LS_TRY(run_one(given, c, &m->host, &round[c][i]));
     return ls_ok();

@@ -105,8 +105,9 @@ void ls_bench_place_close(ls_bench_place *place) {
 /* --- the floor: the best rate of square products ------------------------------------------------------------------ */
 
 /*
- * One side small enough for the inner caches of a core or two, and a large one; smaller ones for the slow reference
- * kernels of f64. A GPU needs larger ones, by its multiprocessors, of each of which some tiles are computed.
+ * Sides of the square matrices: one small enough for the inner caches of a core or two, and a large one; smaller ones
+ * for the slow reference kernels of f64. A GPU needs larger ones, so that each of its multiprocessors computes several
+ * tiles.
  */
 static const int64_t sides[LS_BENCH_SQUARES] = {1024, 2048}, sides_f64[LS_BENCH_SQUARES] = {128, 256},
                      sides_of_gpu[LS_BENCH_SQUARES] = {4096, 8192}, sides_of_processor[LS_BENCH_SQUARES] = {32, 64};

@@ -1,9 +1,9 @@
 /*
  * Training steps of a model on random weights and tokens: micro-batch and update in one program, on the given ranks and
- * threads. The figure is the work of a step over its time: 6 operations for each token and weight of a product, and
- * those of attention for the pairs that the mask leaves; recomputed results do not count. The floor is the best rate of
- * square products before and after the steps, with as many threads. A table shows where the time of the step of median
- * length went.
+ * threads. The figure is the work of a step divided by its time. The work is 6 operations for each token and weight of
+ * a product, and the operations of attention for the pairs that the mask leaves; recomputed results do not count. The
+ * floor is the best rate of square products before and after the steps, with as many threads. A table shows where the
+ * time of the step of median length went.
  */
 #include "cli/bench/bench_impl.h"
 #include "plan/plan.h"
@@ -28,7 +28,7 @@ static ls_status scatter(const ls_rank *rank, const char *name, const ls_array *
     return binding != NULL ? ls_executor_scatter(rank->executor, binding, array->data) : ls_ok();
 }
 
-/* A number in [-1, 1) that depends on the index of an element only, so that all ranks have the same. */
+/* A number in [-1, 1) that depends only on the index of an element, so that all ranks get the same number. */
 static double hashed(uint64_t n) {
     n *= 0x9e3779b97f4a7c15u;
     n ^= n >> 32;
@@ -36,7 +36,10 @@ static double hashed(uint64_t n) {
     return (double)(int64_t)n * 0x1p-63;
 }
 
-/* Norms are 1, other weights uniform with the deviation *context; normal numbers would take longer to make. */
+/*
+ * Weights of norms are 1; other weights are uniform with standard deviation *context, because normal numbers would take
+ * longer to make.
+ */
 static ls_status read_weights(void *context, const ls_flat *flat, int64_t start, int64_t count, double *out) {
     const double most = *(const double *)context * sqrt(3);
     for (int64_t i = 0; i < count; i++)
@@ -46,7 +49,7 @@ static ls_status read_weights(void *context, const ls_flat *flat, int64_t start,
 
 static ls_status set_up(const ls_bench_step *b, const ls_rank *rank) {
     double deviation = ls_model_describe(b->model).initializer_range;
-    if (deviation == 0) deviation = 0.02; /* a graph.json says none */
+    if (deviation == 0) deviation = 0.02; /* a graph.json gives none */
     const ls_weight_source source = {.read = read_weights, .context = &deviation};
     LS_TRY(ls_weights_fill_shared(rank->executor, rank->comm, &source, NULL));
     LS_TRY(scatter(rank, "tokens", &b->tokens));
@@ -55,8 +58,8 @@ static ls_status set_up(const ls_bench_step *b, const ls_rank *rank) {
 }
 
 /*
- * Sets seconds[instruction] from the recorded spans of a run, which are in the order in which they ended. What a device
- * executes begins when what is before it on its queue has ended, however early it was launched.
+ * Sets seconds[instruction] from the recorded spans of a run, which are in the order in which they ended. An
+ * instruction on a device begins when the one before it on its queue has ended, however early it was launched.
  */
 static void collect(const ls_rank *rank, uint64_t run, double *seconds) {
     enum { MOST_QUEUES = 16 };
@@ -72,8 +75,8 @@ static void collect(const ls_rank *rank, uint64_t run, double *seconds) {
 }
 
 /*
- * Run 0 warms up. seconds[run][instruction]: of the others. Where a device replays its programs, which it does not
- * while spans are recorded, the rounds are run a second time for these.
+ * Run 0 warms up. seconds[run][instruction]: of the other runs. A device that replays its programs does not do so while
+ * spans are recorded, so for the spans the rounds are run a second time.
  */
 static ls_status run_step(const ls_bench_step *b, const ls_rank *rank, int run, ls_bench_step_times *mine,
                           double *seconds) {
@@ -147,7 +150,7 @@ static ls_status on_rank(ls_rank *rank, const void *input, void *result) {
 
 typedef struct floor_work {
     const ls_bench_step *b;
-    double rate[2]; /* the best, and the mean */
+    double rate[2]; /* the best rate, and the mean rate */
 } floor_work;
 
 static ls_status run_floor(void *context) {
@@ -168,8 +171,9 @@ static ls_status run_floor(void *context) {
 }
 
 /*
- * Updates the floor with as many threads as all ranks have, or as many GPUs, and measures the mean rate of products. In
- * a process of its own where ranks will be processes: they cannot use a driver that this one has initialised.
+ * Updates the floor with as many threads, or as many GPUs, as all ranks have, and measures the mean rate of products.
+ * If ranks will be processes, this happens in a separate process, because they cannot use a driver that this process
+ * has initialised.
  */
 static ls_status measure_floor(ls_bench_step *b, double *sustained) {
     const double gpus = b->of.device == LS_DEVICE_CPU ? 1 : (double)ls_min(b->ranks, ls_max(1, b->of.facts.units));
@@ -220,7 +224,10 @@ static ls_status run_session(ls_bench_step *b) {
 
 /* --- the session -------------------------------------------------------------------------------------------------- */
 
-/* Random tokens; the label of a token is the next token of its sequence, that of the last token the first. */
+/*
+ * Makes random tokens. The label of a token is the next token of its sequence; the label of the last token is the first
+ * token.
+ */
 static ls_status make_inputs(ls_bench_step *b) {
     const int64_t B = b->options.batch, S = b->options.seq, size[] = {B, S};
     const uint64_t V = (uint64_t)ls_model_describe(b->model).V;
@@ -296,19 +303,19 @@ void ls_bench_step_close(ls_bench_step *b) {
 
 typedef struct figures {
     int round;            /* the step of median length */
-    double seconds, mean; /* of that step: of the slowest rank; the mean over the ranks, with spans recorded */
+    double seconds, mean; /* of that step: seconds of the slowest rank; the mean over the ranks, with spans recorded */
     double predicted;     /* simulated */
     ls_bench_figure rate;
-    double beside; /* the rate over the mean rate of products before and after the steps */
+    double beside; /* the rate divided by the mean rate of products before and after the steps */
     double tokens_per_second;
     /*
-     * Seconds of the start-up: until all ranks had memory and kernels; to touch memory; to set weights; what the first
-     * step took longer.
+     * Seconds of the start-up: until all ranks had memory and kernels; to touch memory; to set weights; by how much the
+     * first step took longer.
      */
     double mapped, touched, set, first;
     double loss;
     int64_t peak, huge;
-    int64_t device_used, device_bytes; /* of the GPU that is used most */
+    int64_t device_used, device_bytes; /* memory of the GPU that is used most: in use, and in total */
     ls_bench_table table;
 } figures;
 
@@ -332,7 +339,7 @@ static int median_round(const ls_bench_step *b) {
 
 double ls_bench_step_median(const ls_bench_step *b) { return slowest(b, median_round(b)); }
 
-/* Operations of a step. A causal mask leaves each token the tokens up to itself. */
+/* Operations of a step. With a causal mask each token sees the tokens up to itself. */
 static double work_of(const ls_bench_step *b) {
     const ls_model_sizes n = ls_model_describe(b->model);
     const double B = (double)b->options.batch, S = (double)b->options.seq;
@@ -342,8 +349,8 @@ static double work_of(const ls_bench_step *b) {
 }
 
 /*
- * Seconds of a rank's instructions, of a step that was traced. The processor executes those of all queues one after the
- * other; a GPU executes queues side by side, so that those of the computing one count, with what they wait for.
+ * Seconds of a rank's instructions in a traced step. A processor executes the instructions of all queues one after the
+ * other. A GPU executes queues concurrently, so only the compute queue counts, with its waits.
  */
 static double known_seconds(const ls_bench_step *b, int rank, int round) {
     const ls_program *p = &ls_images_of(&b->images, rank)->programs[b->step];

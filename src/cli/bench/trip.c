@@ -1,12 +1,14 @@
-/* Trips between two ranks: the loop that times them, the reader of what came, and a processor for each rank. */
+/*
+ * Trips between two ranks: the loop that times them, reading the bytes that came, and binding each rank to a processor.
+ */
 #include "cli/bench/trip.h"
 
 #include <sched.h>
 
-/* About the seconds of all trips of one measurement. */
+/* About how many seconds all trips of one measurement take. */
 static const double batch_seconds = 0.02;
 
-/* Otherwise what is sent could still lie in the caches of the peer that reads it. */
+/* Writes new bytes before a trip, because the old ones could still lie in the caches of the peer that reads them. */
 static void write_payload(const ls_trips *t) {
     enum { LINE = 64 };
     for (size_t i = 0; i < t->bytes; i += LINE) t->payload[i]++;
@@ -35,7 +37,7 @@ ls_status ls_trips_count(const ls_trips *t, int64_t *n) {
     return ls_ok();
 }
 
-/* Four sums, so that neither an addition nor where the loop lies in the program bounds the reading. */
+/* Four sums, so that neither the latency of an addition nor the alignment of the loop limits the speed of reading. */
 uint64_t ls_trip_read(const void *data, size_t bytes) {
     const uint64_t *words = data;
     uint64_t sum[4] = {0};
