@@ -107,7 +107,7 @@ typedef struct ls_channel_calls {
     ls_epoch *set; /* by call */
     int n_set, n_awaited;
     size_t capacity;
-    uint64_t sets, awaits; /* number of instructions so far; the next one has the generation after it */
+    uint64_t sets, awaits; /* instructions so far: the generation of the last one */
 } ls_channel_calls;
 
 /* Consecutive parameters of the flat space, whose gradients lie together and are complete together. */
@@ -175,7 +175,7 @@ typedef struct ls_builder {
     ls_arena *scratch;         /* during lowering, for what the image does not keep */
     const ls_job_program *row; /* the job's row of this program */
     ls_channels channels;
-    ls_index displacements; /* indices of the image's displacements, except the first */
+    ls_index displacements; /* hash index of the image's displacements, except the first */
     ls_workspaces *workspaces;
     ls_operand *tensor;  /* by storage tensor: where it lies; buffer -1: not placed yet */
     bool *shared;        /* by storage tensor: other ranks read it in place, so it must be in the heap */
@@ -273,7 +273,10 @@ void ls_build_end_program(ls_builder *b);
 /* After all programs: makes signal words for the channels that only this rank's stage has. */
 void ls_build_end_words(ls_builder *b);
 
-/* The team's number in the image, added on first use; and that of the ranks that differ only along `axes`. */
+/*
+ * The team's number in the image, which is added on first use. ls_build_team_of: the team of the ranks that differ from
+ * this rank only along `axes`.
+ */
 int ls_build_team(ls_builder *b, const ls_team *team);
 int ls_build_team_of(ls_builder *b, ls_axes axes);
 int ls_build_team_size(const ls_builder *b, int team);
@@ -285,8 +288,8 @@ int ls_build_outer_team(ls_builder *b, int team, int inner);
 /* The rank `shift` places further in the team; shift may be negative. */
 ls_peer ls_build_peer(const ls_builder *b, int team, int shift);
 /*
- * `all` has, in dimension dim, `count` elements for each member of a team, one member after the other. The elements of
- * the member `shift` places further; shift 0: of this rank.
+ * `all` has, in dimension dim, `count` elements for each member of a team, one member after the other. Returns the
+ * elements of the member `shift` places further; shift 0: those of this rank.
  */
 ls_operand ls_build_share(ls_builder *b, ls_operand all, int dim, int64_t count, int team, int shift);
 
@@ -498,7 +501,7 @@ const ls_graph *ls_mark_matrices(const ls_job *job, ls_arena *arena);
 void ls_totals_teams(ls_builder *b);
 /* If sums are canonical: adds to the loss of a step, exactly. */
 void ls_totals_add_loss(ls_builder *b, ls_operand addend);
-/* The binding of that name, which must exist. */
+/* The operand that is bound to that name; there must be one. */
 ls_operand ls_bound(const ls_builder *b, const char *name);
 /*
  * How nodes become instructions: nodes of an op (LS_LOWERED_OPS, graph/graph.h) for which one call of the op's kernel
@@ -581,7 +584,7 @@ int64_t ls_find_live(const ls_image *image, int program, ls_space space, int64_t
  * takes over the bytes of buffer b. The `last` of b then becomes the instruction before the one that writes the taker.
  */
 void ls_reuse_in_place(ls_image *image, int program, int *taker);
-/* Finds lifetimes, then offsets. allowed: 0, or of ls_target; no offsets if the lower bound of bytes is more. */
+/* Finds lifetimes, then offsets. allowed: 0, or that of ls_target: no offsets if the lower bound exceeds it. */
 void ls_place(ls_image *image, size_t allowed);
 /* Sets `after` of each instruction. */
 void ls_order(ls_image *image);
