@@ -228,7 +228,7 @@ typedef struct ls_op {
      */
     ls_neighbours (*neighbours)(const ls_graph *g, const ls_node *node);
     /*
-     * The mask that says which keys a query sees, and therefore how the node's work is distributed over the sequence.
+     * The mask that says which keys a query sees, and therefore how the node's work is spread over the sequence.
      * NULL: the op has no mask.
      */
     const ls_mask *(*mask)(const ls_node *node);
@@ -260,7 +260,7 @@ typedef struct ls_op {
     void (*gradient)(ls_gradient *d, const ls_node *node);
     bool of_all; /* the gradient rule uses the gradients of all outputs; otherwise only the gradient of output 0 */
     /*
-     * What the dimensions of inputs and results stand for. From this the compiler derives how a node can be distributed
+     * What the dimensions of inputs and results stand for. From this the compiler derives how a node can be spread
      * over ranks (compile/shard): "*k,nk,n>*n" says that x[..,k], w[n,k] and a bias [n] become y[..,n]. Inputs come
      * before '>', results after it; inputs that a node may lack are included.
      *   a      a dimension that may be cut: each rank then has its part of this dimension in every tensor that has

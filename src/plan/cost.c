@@ -1,4 +1,7 @@
-/* The cost of a candidate: the programs of a few of its ranks by themselves, or those of all ranks simulated. */
+/*
+ * The cost of a candidate, from the programs of a few of its ranks, each by itself, or from those of all ranks,
+ * simulated.
+ */
 #include "plan/plan_impl.h"
 
 #include "program/program.h"
@@ -17,21 +20,21 @@ static ls_rates rates_here(const ls_image *image, const ls_host *host) {
 
 ls_rates ls_plan_rates(const ls_image *image, const ls_host *host) {
     ls_rates rates = rates_here(image, host);
-    rates.overlap = image->host_apart; /* a device besides the host's processor */
+    rates.overlap = image->host_apart; /* there is a device besides the host's processor */
     return rates;
 }
 
-/* The ranks that are costed, each for its class or for itself. */
+/* The ranks whose cost is found. Each stands for its class or for itself. */
 typedef struct costed {
     int n;
     int *rank;              /* [n] */
-    int *members;           /* [n]: as many ranks as it stands for */
+    int *members;           /* [n]: the number of ranks that it stands for */
     const ls_image **image; /* [n] */
-    ls_images images;       /* owns them, one for each class */
+    ls_images images;       /* owns the images, one for each class */
     ls_arena *arena;
 } costed;
 
-/* Simulates the programs of all ranks, which begin each program together. */
+/* Simulates the programs of all ranks. All ranks begin each program at the same time. */
 static ls_status simulate_all(const costed *all, const ls_rates *rates, ls_plan_candidate *c) {
     const ls_image *first = all->image[0];
     const int P = ls_mesh_ranks(&first->mesh);
@@ -70,7 +73,7 @@ static void add_bytes(const ls_image *image, const ls_plan_request *request, int
     c->most_rank = rank;
 }
 
-/* Fills in the figures of the candidate from its images. */
+/* Sets the figures of the candidate from its images. */
 static ls_status fill_in(const costed *all, const ls_plan_request *request, bool together, ls_plan_candidate *c) {
     const ls_rates rates = ls_plan_rates(all->image[0], &request->host);
     double flops_sum = 0, flops_most = 0;
@@ -100,7 +103,10 @@ static ls_status fill_in(const costed *all, const ls_plan_request *request, bool
     return together ? simulate_all(all, &rates, c) : ls_ok();
 }
 
-/* The first rank of each class, which stands for all; or a few ranks, of which each stands for itself. */
+/*
+ * Chooses the first rank of each class, which stands for the whole class; or a few ranks, each of which stands for
+ * itself.
+ */
 static void choose_ranks(costed *all, bool every) {
     const ls_classes *classes = &all->images.classes;
     const int P = ls_mesh_ranks(&classes->mesh), sample[] = {0, P / 2, P - 1};
@@ -116,25 +122,25 @@ static void choose_ranks(costed *all, bool every) {
     for (int r = 0; r < P && every; r++) all->members[ls_class_of(classes, r)]++;
 }
 
-/* The classes of the ranks that are costed, but that of rank 0, which is compiled: each by some thread. */
+/* The classes of the chosen ranks except that of rank 0, which is already compiled. Any thread compiles any of them. */
 typedef struct others {
     const ls_job *job;
     const ls_target *target;
     ls_images *images;
-    int n, *rank;      /* [n]: one of each class */
+    int n, *rank;      /* [n]: one rank of each class */
     ls_status *status; /* [n] */
 } others;
 
-/* An ls_pool_task. Each writes what is its class's alone. */
+/* An ls_pool_task. Each writes only the data of its own class. */
 static void compile_one(void *context, int i, int thread) {
     (void)thread;
     const others *all = context;
     all->status[i] = ls_compile_class_of(all->job, all->target, all->rank[i], all->images);
 }
 
-/* Compiles what is costed besides rank 0, several at once on a machine with several cores. */
+/* Compiles the other classes, several at once on a machine with several cores. */
 static ls_status compile_others(const ls_job *job, const ls_target *target, costed *all) {
-    enum { MOST_AT_ONCE = 8 }; /* each with its compiler's working memory */
+    enum { MOST_AT_ONCE = 8 }; /* each one uses working memory of the compiler */
     others list = {.job = job,
                    .target = target,
                    .images = &all->images,
@@ -174,7 +180,7 @@ static ls_status cost(const ls_job *job, const ls_target *target, const ls_plan_
     return status;
 }
 
-/* Number of sequences of a micro-batch. */
+/* The number of sequences of a micro-batch. */
 static int64_t batch_of(const ls_graph *g) {
     int64_t B = 1;
     for (int t = 1; t < g->n_tensors; t++) {
@@ -186,13 +192,13 @@ static int64_t batch_of(const ls_graph *g) {
 }
 
 /*
- * Packed documents differ from batch to batch, and so does the rank with most work: the seconds are the mean over
- * several batches, which is more than the seconds of a mean batch. A batch has as many typical sequences as a rank has
- * of a micro-batch.
+ * Packed documents differ from batch to batch, and so does the rank with most work. Therefore the seconds are the mean
+ * over several batches, which is more than the seconds of a mean batch. A batch has as many typical sequences as a rank
+ * has of a micro-batch.
  */
 ls_status ls_plan_cost(const ls_job *job, const ls_target *target, const ls_plan_request *request, bool together,
                        ls_plan_candidate *c) {
-    enum { MOST_BATCHES = 4 }; /* each is compiled for all ranks */
+    enum { MOST_BATCHES = 4 }; /* each of them is compiled for all ranks */
     const int n = job->n_documents;
     const int64_t B = ls_max(1, batch_of(job->graph) / ls_mesh_replicas(&target->mesh));
     const int each = (int)ls_min(B, n), batches = n > 0 && together ? (int)ls_min(n / each, MOST_BATCHES) : 1;

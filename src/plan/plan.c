@@ -7,7 +7,7 @@
 
 static bool is_free(const char *name) { return name == NULL || strcmp(name, "auto") == 0; }
 
-/* --- what the request leaves open --------------------------------------------------------------------------------- */
+/* --- what the request leaves free --------------------------------------------------------------------------------- */
 
 static bool is_causal_like(const ls_mask *mask) {
     for (int t = 0; t < mask->n; t++) {
@@ -36,7 +36,10 @@ static bool has_documents(const ls_graph *g) {
     return false;
 }
 
-/* Layouts to try, the preferred one of equals first. Striped parts are even work whichever documents are packed. */
+/*
+ * Lists the layouts to try; of equally good ones, the preferred one comes first. Striped parts are equal work whichever
+ * documents are packed.
+ */
 static int layouts_for(const ls_plan_request *request, bool causal, const ls_mesh *mesh, bool packed,
                        ls_layout_kind out[3], ls_status *status) {
     *status = ls_ok();
@@ -61,8 +64,8 @@ static bool lists(const ls_mesh *mesh, ls_axis_kind kind) {
 }
 
 /*
- * Whether the strategy of the request is tried on this mesh. On a mesh of the request it always is: the compiler may
- * refuse it.
+ * Whether the strategy of the request is tried on this mesh. On a mesh that the request gives it always is, because the
+ * compiler may then refuse it.
  */
 static bool suits_strategy(const ls_plan_request *request, const ls_mesh *mesh) {
     return lists(&request->mesh, LS_AXIS_SEQUENCE) || ls_mesh_sequence_ranks(mesh) == 1 ||
@@ -70,8 +73,8 @@ static bool suits_strategy(const ls_plan_request *request, const ls_mesh *mesh) 
 }
 
 /*
- * Whether rings of rings are tried on this mesh: where each inner one is a host's, or where the request asks for them.
- * On one host nothing is gained by them.
+ * Whether rings of rings are tried on this mesh: if each inner ring is one host, or if the request asks for them. On a
+ * single host they gain nothing.
  */
 static bool suits_hosts(const ls_plan_request *request, const ls_mesh *mesh) {
     bool rings = false;
@@ -102,7 +105,9 @@ static ls_status check_use(const ls_graph *g, const ls_mesh *mesh) {
     return ls_ok();
 }
 
-/* Stages of a pipeline run several micro-batches at once; a job that is no model's says none. */
+/*
+ * Stages of a pipeline run several micro-batches at once. A job that is not a model's gives no number of micro-batches.
+ */
 static ls_status check_stages(const ls_job *job, const ls_plan_request *request) {
     const int stages = ls_mesh_stages(&request->mesh);
     if (stages > 1 && job->micro_batches == 0)
@@ -181,7 +186,7 @@ static bool is_uneven(const ls_plan *plan, int first) {
     return any;
 }
 
-/* Not costed yet. Where the mesh has stages and the schedule is free, with the plainest one. */
+/* A candidate that is not costed yet. If the mesh has stages and the schedule is free, it has the simplest schedule. */
 static ls_plan_candidate bare_candidate(const ls_plan_request *request, const ls_mesh *mesh, ls_strategies strategies,
                                         ls_layout_kind layout) {
     return (ls_plan_candidate){.mesh = *mesh,
@@ -220,7 +225,7 @@ static ls_status add_candidates(const ls_job *job, const ls_plan_request *reques
 }
 
 /*
- * The order of candidates: those that fit, those that do not fit by their bytes, refused ones. Of those that fit:
+ * The order of candidates: those that fit, those that do not fit by their bytes, refused ones. Among those that fit:
  * measured ones by their measured time, then the others by their predicted time; equal ones (to a millionth) in the
  * order in which they were listed.
  */
@@ -247,8 +252,8 @@ static void sort_candidates(ls_plan *plan) {
 bool ls_plan_is_simulated(const ls_plan *plan) { return plan->instrs <= LS_PLAN_SIMULATED_INSTRS; }
 
 /*
- * Simulates the best candidate until it stays the best: the seconds of the others are lower bounds. Each is costed
- * anew, because among all ranks one may map more than those that were costed before.
+ * Simulates the best candidate until it remains the best, since the seconds of the others are lower bounds. Each is
+ * costed again, because one of all ranks may map more than those that were costed before.
  */
 static ls_status simulate_best(const ls_job *job, const ls_plan_request *request, ls_plan *plan) {
     plan->instrs = 0;
@@ -277,7 +282,7 @@ void ls_candidate_name(const ls_plan_candidate *c, char out[LS_CANDIDATE_NAME]) 
     snprintf(out, LS_CANDIDATE_NAME, "%s%s%s%s", mesh, stages, layout, shard);
 }
 
-/* The best candidate of another mesh, else the second best; NULL when there is none. */
+/* The best candidate of another mesh, or else the second best; NULL: there is none. */
 static const ls_plan_candidate *runner_up(const ls_plan *plan) {
     const ls_plan_candidate *first = &plan->candidates[0], *found = NULL;
     for (int i = plan->n_candidates - 1; i > 0; i--) {
@@ -295,7 +300,7 @@ static void explain_choice(ls_plan *plan) {
     char name[LS_CANDIDATE_NAME], other_name[LS_CANDIDATE_NAME], time[LS_SECONDS_TEXT], other_time[LS_SECONDS_TEXT];
     char sent[LS_BYTES_TEXT], other_sent[LS_BYTES_TEXT];
     ls_candidate_name(first, name);
-    const bool both = other != NULL && other->measured > 0; /* then the first is measured too */
+    const bool both = other != NULL && other->measured > 0; /* the first one is then measured too */
     const char *how = both ? "measured" : "predicted", *rates = both || plan->measured ? "" : ", nominal rates";
     (void)ls_seconds_text(both ? first->measured : first->seconds, time);
     (void)ls_bytes_text(first->bytes_sent + first->bytes_read, sent);
@@ -319,13 +324,13 @@ void ls_plan_choose(const ls_plan_request *request, ls_plan *plan) {
     explain_choice(plan);
 }
 
-/* What allows a rank no more bytes. */
+/* The limit of a rank's bytes, in words. */
 static const char *limit_of(const ls_plan_request *request) {
     if (!request->machine) return "--memory";
     return request->device_memory > 0 ? "this GPU" : "this machine";
 }
 
-/* The error when no candidate fits: what the smallest one needs, and for which buffers. */
+/* The error if no candidate fits: what the smallest one needs, and for which buffers. */
 static ls_status no_memory(const ls_job *job, const ls_plan_request *request, const ls_plan *plan) {
     ls_target target = plan->target;
     target.rank = plan->candidates[0].most_rank;
@@ -341,7 +346,7 @@ typedef struct search {
     const ls_plan_request *request;
     bool causal;
     bool features; /* only meshes with ranks along an axis of features are tried */
-    ls_mesh first; /* that was visited; without axes: none was */
+    ls_mesh first; /* the first mesh that was visited; without axes: none was */
     ls_plan *plan;
     ls_status *refusal;
 } search;
@@ -356,14 +361,17 @@ static ls_status visit_mesh(void *context, const ls_mesh *mesh) {
     return add_candidates(s->job, s->request, mesh, s->causal, s->plan, s->refusal);
 }
 
-/* Whether candidates apply, and all need more memory than is allowed. */
+/* Whether there are candidates that apply, but all of them need more memory than is allowed. */
 static bool lacks_memory(const ls_plan *plan) {
     bool applies = false;
     for (int i = 0; i < plan->n_candidates; i++) applies |= plan->candidates[i].refused[0] == 0;
     return applies && isinf(plan->fastest);
 }
 
-/* Whether two candidates of one mesh and layout are the same program, as when a way is named that is taken anyway. */
+/*
+ * Whether two candidates of one mesh and layout are the same program, for example if the user names a way that is the
+ * default.
+ */
 static bool are_alike(const ls_plan_candidate *a, const ls_plan_candidate *b) {
     return a->refused[0] == 0 && b->refused[0] == 0 && a->seconds == b->seconds && a->bytes_sent == b->bytes_sent &&
            a->instrs == b->instrs && a->mapped == b->mapped;
@@ -382,8 +390,9 @@ static bool is_listed(const ls_plan *plan, const ls_plan_candidate *as, const ls
 }
 
 /*
- * Sorts the candidates so far, for others to be made from the best. Where nothing fits, what needs fewest bytes as it
- * is comes first: what it could save is sought, until the first has been sought.
+ * Sorts the candidates so far, so that others can be made from the best one. If nothing fits, the one that needs the
+ * fewest bytes without savings comes first. Then its savings are sought, until the first candidate has had its savings
+ * sought.
  */
 static void find_best(const ls_job *job, const ls_plan_request *request, ls_plan *plan) {
     sort_candidates(plan);
@@ -397,9 +406,9 @@ static void find_best(const ls_job *job, const ls_plan_request *request, ls_plan
 }
 
 /*
- * Adds to the best candidate so far, whose mesh and layout stay, those with another strategy for one kind of layers,
- * kind after kind. The cost of a step is nearly a sum over its layers, so this finds the best combination there without
- * trying all.
+ * Adds candidates with the mesh and layout of the best one so far, but with another strategy for one kind of layers,
+ * one kind after the other. The cost of a step is nearly a sum over its layers, so this finds the best combination
+ * without trying all of them.
  */
 static ls_status add_strategies(const ls_job *job, const ls_plan_request *request, ls_plan *plan, ls_status *refusal) {
     for (int at = 0; at < LS_PLAN_STEPS; at++) {
@@ -421,7 +430,7 @@ static ls_status add_strategies(const ls_job *job, const ls_plan_request *reques
     return ls_ok();
 }
 
-/* Adds candidates that the best so far leads to. */
+/* Adds the candidates with stages that are made from the best one so far. */
 static ls_status add_stages(const ls_job *job, const ls_plan_request *request, ls_plan *plan, ls_status *refusal) {
     ls_staged staged;
     if (plan->n_candidates == 0) return ls_ok();
@@ -440,12 +449,15 @@ static ls_status find_candidates(const ls_job *job, const ls_plan_request *reque
     LS_TRY(check_use(job->graph, &request->mesh));
     LS_TRY(check_stages(job, request));
     LS_TRY(ls_meshes_visit(&request->mesh, false, request->ranks, visit_mesh, &s));
-    /* Each size of an axis of features would make as many candidates again: they are tried where nothing else fits. */
+    /*
+     * Each size of an axis of features multiplies the number of candidates, so these are tried only if nothing else
+     * fits.
+     */
     s.features = !lists(&request->mesh, LS_AXIS_FEATURE) && !request->canonical && lacks_memory(plan);
     if (s.features) LS_TRY(ls_meshes_visit(&request->mesh, true, request->ranks, visit_mesh, &s));
     LS_TRY(add_strategies(job, request, plan, refusal));
     LS_TRY(add_stages(job, request, plan, refusal));
-    if (plan->n_candidates == 0 && s.first.n > 0) /* the compiler's refusal of it says why */
+    if (plan->n_candidates == 0 && s.first.n > 0) /* the compiler's refusal of that mesh says why */
         LS_TRY(add_candidates(job, request, &s.first, s.causal, plan, refusal));
     return plan->n_candidates > 0 ? ls_ok() : mesh_error(request);
 }

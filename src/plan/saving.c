@@ -1,11 +1,11 @@
 /*
- * What a candidate must save so that a rank fits into the memory allowed. Each attempt compiles the programs of rank 0
+ * What a candidate must save so that a rank fits into the allowed memory. Each attempt compiles the programs of rank 0
  * and reads their bytes.
  *
- * Tiling the loss costs nearly nothing and is always done; tiling everything is tried if the rank does not fit, or only
- * with recompute. Then as few results of the forward pass as possible are computed again in the backward pass. On a
- * device with memory of its own they may wait in that of the host instead, and so may what the optimiser keeps: there
- * each way to fit is costed, and the fastest is taken.
+ * Tiling the loss costs nearly nothing and is always done. Tiling everything is tried if the rank does not fit, or fits
+ * only with recompute. Then as few results of the forward pass as possible are recomputed in the backward pass. On a
+ * device with its own memory, these results may be kept in memory of the host instead, and so may the optimiser's
+ * state. There, each way to fit is costed, and the fastest is chosen.
  */
 #include "plan/plan_impl.h"
 
@@ -21,18 +21,18 @@
 typedef struct attempt {
     ls_saving saving;
     size_t least; /* a lower bound of its bytes */
-    bool placed;  /* its bytes are known, and no fewer than those of the smallest */
+    bool placed;  /* its bytes are known, and no fewer than those of the smallest attempt */
 } attempt;
 
 typedef struct search {
     const ls_job *job;
     const ls_plan_request *request;
     ls_plan_found *found;
-    ls_target target; /* its saving is the next attempt */
+    ls_target target; /* the next attempt uses its saving */
     size_t allowed;
     size_t always;    /* ls_plan_least of the last attempt */
-    int most;         /* results that can be made again */
-    int low, high;    /* so many made again do not fit, nor do fewer; so many fit, and so do more */
+    int most;         /* number of results that can be recomputed */
+    int low, high;    /* the rank does not fit with `low` recomputed results or fewer; it fits with `high` or more */
     ls_status status; /* of the compiler */
     ls_arena *arena;
     attempt *attempts;
@@ -44,7 +44,7 @@ typedef struct search {
 
 static int mode_of(const ls_target *target) { return (int)(ls_target_shard(target) - ls_shard_modes); }
 
-/* Compiles the attempt as far as it takes to know whether it fits into `allowed` bytes; 0: to know its bytes. */
+/* Compiles the attempt as far as needed to know whether it fits into `allowed` bytes; 0: to know its bytes. */
 static ls_status compile_attempt(search *s, size_t allowed, ls_image **out) {
     s->target.made_for = LS_FOR_BYTES;
     s->target.allowed = allowed;
@@ -54,7 +54,7 @@ static ls_status compile_attempt(search *s, size_t allowed, ls_image **out) {
 static bool fits(search *s) {
     ls_image *image;
     if (s->status.code == LS_OK) s->status = compile_attempt(s, s->allowed, &image);
-    if (s->status.code != LS_OK) return true; /* ends the search */
+    if (s->status.code != LS_OK) return true; /* an error ends the search */
     const size_t bytes = ls_image_mapped(image), host = image->host_apart ? image->bytes[LS_HOST] : 0;
     s->always = ls_plan_least(s->request, image);
     ls_plan_note_least(s->found, &s->target.mesh, mode_of(&s->target), s->always);
@@ -66,7 +66,9 @@ static bool fits(search *s) {
     return bytes <= s->allowed && has_host;
 }
 
-/* Where nothing fits: the attempt that needs fewest bytes, the first of equals. Those that cannot be it are not placed.
+/*
+ * Called if nothing fits: finds the attempt that needs the fewest bytes, the first of equal ones. Attempts that cannot
+ * be it are not placed.
  */
 static void find_smallest(search *s, ls_saving *out, size_t *least) {
     int smallest = -1;
@@ -89,7 +91,9 @@ static void find_smallest(search *s, ls_saving *out, size_t *least) {
     }
 }
 
-/* Whether the rank fits with so many results made again, by what is known of fewer and of more. */
+/*
+ * Whether the rank fits with this many recomputed results. The answer may follow from attempts with fewer or with more.
+ */
 static bool fits_with_drop(search *s, int drop) {
     s->target.saving.drop = drop;
     if (drop <= s->low || drop >= s->high) return drop >= s->high;
@@ -107,8 +111,8 @@ static bool fits_with_offload(search *s, int offload) {
 }
 
 /*
- * About the fewest of (low, high] with which the rank fits; it does with `high`, and not with `low`. A few more than
- * the fewest of `most` make no difference that counts.
+ * Approximately the smallest number in (low, high] with which the rank fits; it fits with `high`, and not with `low`.
+ * An excess of a small fraction of `most` makes no relevant difference.
  */
 static struct ls_plan_drop bisect(search *s, bool (*fits_with)(search *, int), int low, int high, int most) {
     enum { PRECISION = 128 };
@@ -122,14 +126,14 @@ static struct ls_plan_drop bisect(search *s, bool (*fits_with)(search *, int), i
     return (struct ls_plan_drop){low, high};
 }
 
-/* The numbers of results between which the walk asks. */
+/* The coarse walk tries the multiples of 1/STRIDES of all results. */
 enum { STRIDES = 8 };
 static int stride(const search *s, int i) { return (int)((int64_t)s->most * i / STRIDES); }
 
 /*
- * The fewest results to make again. More need less memory, except for the last few, whose chains are long; therefore a
- * coarse walk upwards finds the interval to bisect. It is asked first whether the interval of an earlier candidate is
- * the one sought. False: the rank does not fit.
+ * Finds the smallest number of results to recompute. More recomputed results need less memory, except for the last few,
+ * whose chains are long; therefore a coarse walk upwards finds the interval to bisect. First checks whether the
+ * interval of an earlier candidate is the right one. False: the rank does not fit.
  */
 static bool find_recompute(search *s, struct ls_plan_drop *found) {
     s->low = -1;
@@ -153,8 +157,8 @@ static bool find_recompute(search *s, struct ls_plan_drop *found) {
 }
 
 /*
- * Whether some number of results to make again makes the rank fit. They are tried from where it is most likely to fit;
- * none is where it cannot help.
+ * Whether the rank fits with some number of recomputed results. Tries first the numbers with which it is most likely to
+ * fit; tries none if recomputing cannot help.
  */
 static bool any_recompute(search *s) {
     s->target.saving.drop = 0;
@@ -167,7 +171,7 @@ static bool any_recompute(search *s) {
     return false;
 }
 
-/* The fewest results that wait in memory of the host. The more, the less memory. */
+/* Finds the smallest number of results to keep in memory of the host. The more of them, the less memory is needed. */
 static bool find_offload(search *s) {
     const int most = ls_offload_count(s->job, s->target.saving.drop);
     if (!fits_with_offload(s, most)) return false;
@@ -175,7 +179,7 @@ static bool find_offload(search *s) {
     return true;
 }
 
-/* Seconds of rank 0 where it never waits for others. */
+/* Seconds of rank 0 without waiting for others. */
 static double seconds_of(search *s) {
     ls_image *image;
     double seconds = 0;
@@ -191,12 +195,12 @@ static double seconds_of(search *s) {
 
 /* --- ways to fit -------------------------------------------------------------------------------------------------- */
 
-/* What is searched for, with the rest of the saving as the request and the way fix it. */
+/* What is searched for, while the request and the way fix the rest of the saving. */
 typedef enum sought { NOTHING, RECOMPUTE, OFFLOAD } sought;
 
 typedef struct way {
     sought sought;
-    bool state; /* what the optimiser keeps waits in memory of the host */
+    bool state; /* the optimiser's state is kept in memory of the host */
     int drop, offload;
 } way;
 
@@ -215,8 +219,9 @@ static bool try_tile(search *s, const way *w, ls_tile_kind tile, struct ls_plan_
 }
 
 /*
- * Of the loss tiled, and all, what makes fewer results again: the loss, if both make as many. All is tried first, for
- * then a single attempt says whether the loss is worth a search; but not if the rank may fit with nothing made again.
+ * Chooses between tiling the loss and tiling everything: the one with fewer recomputed results; the loss, if the
+ * numbers are equal. Tiling everything is tried first, because a single attempt then tells whether the loss is worth a
+ * search; but not if the rank may fit without recomputed results.
  */
 static bool try_both_tiles(search *s, const way *w, struct ls_plan_drop found[LS_TILE_ALL + 1], ls_saving *out) {
     if (found[LS_TILE_ALL].high <= 0) {
@@ -237,14 +242,18 @@ static bool try_both_tiles(search *s, const way *w, struct ls_plan_drop found[LS
     return true;
 }
 
-/* Tries to tile the loss, and all, as far as the request leaves that free. False: the rank does not fit this way. */
+/*
+ * Tries to tile the loss, and everything, as far as the request leaves this free. False: the rank does not fit this
+ * way.
+ */
 static bool try_way(search *s, const way *w, struct ls_plan_drop found[LS_TILE_ALL + 1], ls_saving *out) {
     const int tile = s->request->tile;
     const int first = tile < 0 ? LS_TILE_LOSS : tile, last = tile < 0 ? LS_TILE_ALL : tile;
     if (first < last && w->sought == RECOMPUTE && !s->request->only_fit) return try_both_tiles(s, w, found, out);
     for (int i = first; i <= last; i++) {
-        const int t =
-            s->request->only_fit ? first + last - i : i; /* what needs least memory first, or what is fastest */
+        const int t = s->request->only_fit
+                          ? first + last - i
+                          : i; /* with only_fit, what needs least memory first; otherwise what is fastest first */
         if (!try_tile(s, w, (ls_tile_kind)t, &found[t])) continue;
         *out = s->target.saving;
         return true;
@@ -252,7 +261,7 @@ static bool try_way(search *s, const way *w, struct ls_plan_drop found[LS_TILE_A
     return false;
 }
 
-/* The ways to try, recompute alone first. Offload gains nothing where the device computes in memory of the host. */
+/* Lists the ways to try, recompute alone first. Offload gains nothing if the device computes in memory of the host. */
 static int list_ways(const search *s, way out[LS_PLAN_WAYS]) {
     const ls_plan_request *r = s->request;
     const int drop = (int)ls_min(ls_max(r->drop, 0), s->most);
@@ -270,12 +279,12 @@ static int list_ways(const search *s, way out[LS_PLAN_WAYS]) {
     return n;
 }
 
-/* Whether it saves nothing that takes time. */
+/* Whether the saving costs no time. */
 static bool is_free(const ls_saving *saving) {
     return saving->drop == 0 && saving->offload == 0 && !saving->offload_state && saving->tile != LS_TILE_ALL;
 }
 
-/* The fastest of the ways to fit. False: there is none. */
+/* Finds the fastest of the ways to fit. False: there is none. */
 static bool choose(search *s, ls_saving *out) {
     way ways[LS_PLAN_WAYS];
     const int n = list_ways(s, ways);
@@ -323,7 +332,7 @@ ls_status ls_plan_saving(const ls_job *job, const ls_plan_request *request, int6
 
 /* --- the user's wishes -------------------------------------------------------------------------------------------- */
 
-/* "auto" is -1. */
+/* The text "auto" is -1. */
 static ls_status parse_drop(const char *text, int *out) {
     *out = -1;
     if (text == NULL || strcmp(text, "auto") == 0) return ls_ok();
