@@ -52,9 +52,8 @@ struct ls_device_row {
     ls_status (*prepare_process)(void);
     /* settings: the text after "NAME:", or "". May change the device's traits. */
     ls_status (*open)(ls_device *device, const char *settings);
-    bool (*stop)(ls_device *device); /* ls_device_stop, once */
-    void (*close)(
-        ls_device *device); /* after stop; frees the arenas and sets n_arenas to 0, or leaves them to device.c */
+    bool (*stop)(ls_device *device);  /* ls_device_stop, once */
+    void (*close)(ls_device *device); /* after stop. Frees the arenas and sets n_arenas to 0, or does neither */
     /* Sets base and source of an arena of this size, in memory of the device, or of the host if arena->host. */
     ls_status (*allocate)(ls_device *device, ls_device_arena *arena);
     ls_status (*adopt)(ls_device *device, ls_device_arena *arena);
@@ -68,9 +67,7 @@ struct ls_device_row {
     ls_status (*knows)(ls_device *device, const void *address);
     ls_status (*copy)(ls_device *device, const ls_device_arena *arena, const ls_device_rows *rows);
     ls_status (*finish)(ls_device *device);
-    /*
-     * ls_device_connect: sets base and source of the heap's arena. Tells other ranks of a failure by ls_device_agree.
-     */
+    /* ls_device_connect: sets base and source of the heap's arena. ls_device_agree tells other ranks of a failure. */
     ls_status (*connect)(ls_device *device, const ls_device_ranks *ranks, ls_device_arena *heap, ls_device_remote *out);
     ls_status (*launch)(ls_device *device, const ls_device_work *work);
     ls_status (*release)(ls_device *device, ls_event hold);
