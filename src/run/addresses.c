@@ -1,20 +1,19 @@
 /*
- * The exchange of addresses (program/address.h) when programs are prepared. The rank that receives or leases
- * over a channel tells the other end where, in notes of a few uses each: it puts them into the other end's
- * heap, which no program uses yet, with the word by which it will grant or lease. The other end compares what
- * it is told with what it knows, and answers each note by the channel's other word; then the next note may
- * come. At the end each rank clears what it was told from its heap. Runs of the program go on with the
- * generations that follow.
+ * The exchange of addresses (program/address.h) when programs are prepared. The rank that receives or leases over a
+ * channel tells the other end the addresses, in notes of a few uses each. It puts a note into the other end's heap,
+ * which no program uses yet, and sets the word by which it will grant or lease. The other end compares the note with
+ * what it knows itself, and answers it by the channel's other word; then the next note may come. At the end each rank
+ * clears the notes from its heap. Runs of the programs continue with the generations that follow.
  */
 #include "run/executor_impl.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Of the uses of one channel, as many as a note has room for. */
+/* The addresses of `n` uses of one channel. */
 typedef struct note {
     int rank, n;
-    uint64_t uses; /* of this end, all together */
+    uint64_t uses; /* the number of all uses of this end */
     ls_address address[];
 } note;
 
@@ -22,22 +21,22 @@ enum { MOST_PER_NOTE = 16 };
 
 static size_t note_bytes(int per_note) { return sizeof(note) + (size_t)per_note * sizeof(ls_address); }
 
-/* An end of a channel at work. */
+/* An end of a channel during the exchange. */
 typedef struct end {
     int program, channel;
     ls_channel_side side;
     bool tells;
     int peer;
-    int set, awaited; /* words: the peer's, which this end sets, and its own */
+    int set, awaited; /* words: the one of the peer that this end sets, and its own */
     uint64_t through; /* notes that have been answered: by the peer if this end tells, else by this end */
-    uint64_t sent;    /* notes, by the end that tells */
-    note *note;       /* of the end that tells: it stays as it is until it is answered */
+    uint64_t sent;    /* notes that this end has sent, if it tells */
+    note *note;       /* if this end tells: the last note, which must not change until it is answered */
 } end;
 
 typedef struct exchange {
     ls_executor *ex;
     ls_arena *scratch;
-    int per_note; /* uses: the same on all ranks */
+    int per_note; /* uses in a note, the same on all ranks */
     end *ends;
     int n;
     size_t capacity;
@@ -54,12 +53,12 @@ static uint64_t notes_for(const exchange *x, uint64_t uses) {
     return (uses + each - 1) / each;
 }
 
-/* Of the uses of a channel, those that a note tells which begins with that one. */
+/* How many uses a note has that begins with use `first` of `uses`. */
 static int uses_in_note(const exchange *x, uint64_t uses, uint64_t first) {
     return (int)ls_min(x->per_note, (int64_t)(uses - first));
 }
 
-/* Every channel has a place for a note in every heap, whichever of its words comes with it. */
+/* Every channel has a place for a note in every heap, whichever of its two words the note is sent with. */
 static int channels_of(const ls_comm *comm) { return ls_comm_word_count(comm) / 2; }
 
 static ls_range place_of_note(const exchange *x, int word) {
@@ -69,12 +68,12 @@ static ls_range place_of_note(const exchange *x, int word) {
 
 size_t ls_exchange_heap(int words) { return (size_t)(words / 2) * note_bytes(1); }
 
-/* The use that is number k of the end's, from 0, in the program's list of uses. */
+/* The index of the end's k-th use, from 0, in the program's list of uses. */
 static int use_at(const exchange *x, const end *e, uint64_t k) {
     return x->ex->programs[e->program].uses.first[LS_SIDES * e->channel + (int)e->side] + (int)k;
 }
 
-/* The instruction that is about its address. */
+/* The instruction of the end's k-th use that an address belongs to. */
 static const ls_instr *instr_at(const exchange *x, const end *e, uint64_t k) {
     return &program_of(x, e)->instrs[x->ex->programs[e->program].uses.list[use_at(x, e, k)].instr];
 }
@@ -93,7 +92,7 @@ static ls_status lacks_an_end(const exchange *x, const end *e, uint64_t use) {
 
 /* --- ends ----------------------------------------------------------------------------------------------- */
 
-/* The end of a channel that the instruction, which is about an address, stands at. */
+/* Adds the end of a channel to which the instruction, which an address belongs to, belongs. */
 static void add_end(exchange *x, int program, const ls_instr *instr, bool tells) {
     const ls_program *p = &x->ex->image->programs[program];
     const int data = ls_channel_word(p, instr->channel, false), free = ls_channel_word(p, instr->channel, true);
@@ -140,7 +139,7 @@ static const ls_range *slots_of(const exchange *x, const end *e) {
     return slots;
 }
 
-/* Of which of them counted rows come, by use: bytes of a row. */
+/* By use, the bytes of a row if counted rows come to the slot, else 0. */
 static const size_t *counted_of(const exchange *x, const end *e) {
     const uint64_t uses = uses_of(x, e);
     size_t *counted = LS_NEW_ARRAY(x->scratch, size_t, uses);
@@ -148,7 +147,7 @@ static const size_t *counted_of(const exchange *x, const end *e) {
     return counted;
 }
 
-/* Says what each word of this rank is for: notes and their answers, then what the programs send. */
+/* Declares the purpose of each word of this rank: notes and their answers, then what the programs send. */
 static ls_status expect(const exchange *x) {
     const int words = ls_comm_word_count(x->ex->comm);
     ls_window *windows = LS_NEW_ARRAY(x->scratch, ls_window, words + 1);
@@ -182,8 +181,10 @@ static void tell(exchange *x, end *e) {
     (void)ls_comm_put_signal(x->ex->comm, e->peer, &to, e->note, &from, e->set, ++e->sent);
 }
 
-/* Whether what a peer tells can be an address: that lies in its heap of the world; those of a device's own have any
- * size. */
+/*
+ * Whether what a peer tells can be an address, which is within its heap of the world. The size of a heap that belongs
+ * to a device is not known here.
+ */
 static bool lies_in_heap(const exchange *x, const end *e, const ls_address *told) {
     const size_t bytes = x->ex->remotes == NULL ? ls_comm_heap_bytes_of(x->ex->comm, e->peer) : INT64_MAX;
     return (unsigned)told->dtype < LS_DTYPES && ls_range_lies_within(&told->range, bytes);
@@ -208,7 +209,7 @@ static ls_status compare(const exchange *x, const end *e, uint64_t use, const ls
 }
 
 static ls_status be_told(exchange *x, end *e) {
-    /* No program runs yet: the world's heap is the host's to read. */
+    /* No program runs yet, so the host may read the world's heap. */
     const note *came = (const note *)((const char *)ls_comm_heap(x->ex->comm) + place_of_note(x, e->awaited).offset);
     const uint64_t uses = uses_of(x, e), first = e->through * (uint64_t)x->per_note;
     const int expected = uses_in_note(x, uses, first);
@@ -240,7 +241,7 @@ static ls_status be_told(exchange *x, end *e) {
 
 /* --- going on ------------------------------------------------------------------------------------------- */
 
-/* Whether the end awaits something; *moved: something was done. */
+/* *waits = whether the end still awaits something; *moved becomes true if something was done. */
 static ls_status advance(exchange *x, end *e, bool *waits, bool *moved) {
     const uint64_t notes = notes_for(x, uses_of(x, e));
     while (e->through < notes) {
@@ -284,18 +285,18 @@ static ls_status run(exchange *x) {
 ls_status ls_executor_exchange(ls_executor *ex) {
     const int channels = channels_of(ex->comm);
     if (channels == 0) return ls_ok();
-    size_t heap = ls_comm_heap_bytes(ex->comm); /* the least of any rank */
+    size_t heap = ls_comm_heap_bytes(ex->comm); /* becomes the smallest of any rank */
     for (int r = 0; r < ls_comm_size(ex->comm); r++) heap = ls_min(heap, ls_comm_heap_bytes_of(ex->comm, r));
-    const size_t room = heap / (size_t)channels; /* of each note */
+    const size_t room = heap / (size_t)channels; /* for each note */
     exchange x = {.ex = ex, .scratch = ls_arena_create()};
     x.per_note = (int)ls_min(MOST_PER_NOTE, (int64_t)((room - sizeof(note)) / sizeof(ls_address)));
     ls_status status = ls_ok();
     for (int p = 0; p < ex->image->n_programs && status.code == LS_OK; p++) status = find_ends(&x, p);
     if (status.code == LS_OK) status = expect(&x);
     if (status.code == LS_OK) status = run(&x);
-    ls_comm_quiet(ex->comm); /* no put of this rank reads its notes in `scratch` any more */
+    ls_comm_quiet(ex->comm); /* after this no put of this rank reads its notes in `scratch` */
     ls_arena_destroy(x.scratch);
-    LS_TRY(status); /* notes may still come, and no program will run */
+    LS_TRY(status); /* after a failure notes may still come, so the heap is not cleared; no program will run */
     memset(ls_comm_heap(ex->comm), 0, (size_t)channels * note_bytes(x.per_note));
     return ls_ok();
 }

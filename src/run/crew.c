@@ -1,6 +1,6 @@
 /*
- * A crew: the ranks of a world as threads of this process that stay, and wait for tasks between calls. No process is
- * forked and no signal is handled, so that it can live inside any program.
+ * A crew: the ranks of a world as threads of this process, which wait for tasks between calls. No process is forked and
+ * no signal is handled, so that any program can have a crew.
  *
  * A turn is one task on all ranks; turn 0 is what the ranks do before they wait for the first task. Every rank arrives
  * once in each turn: when it has done its task, or when it ends. After a failure no further turn begins.
@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A sleeping thread takes 5 to 50 microseconds to wake; longer spinning would take cores from the caller's own work. */
+/* A sleeping thread takes 5 to 50 microseconds to wake; spinning longer would take cores from the caller's own work. */
 #define SPIN_SECONDS 20e-6
 
 typedef struct member {
     ls_crew *crew;
     int rank;
-    bool owes; /* has not arrived in this turn */
+    bool owes; /* the rank has not arrived in this turn */
     uint64_t turn;
     ls_crew_task do_task;
     void *state;
@@ -34,8 +34,8 @@ struct ls_crew {
     ls_rank_main rank_main;
     void *context;
     member *members;
-    ls_processors processors; /* of the thread that started it */
-    int caller_on;            /* the processor that the other ranks' threads leave to the caller; -1: none */
+    ls_processors processors; /* of the thread that started the crew */
+    int caller_on;            /* the processor that the ranks' threads leave to the caller; -1: none */
 
     pthread_mutex_t lock;
     pthread_cond_t begun, finished, ended;
@@ -43,7 +43,7 @@ struct ls_crew {
     _Atomic uint64_t turn;
     _Atomic int missing; /* ranks that have not arrived */
     atomic_bool ends;
-    ls_status cause; /* under the lock; of the ranks' failures the one that explains the others */
+    ls_status cause; /* under the lock; the one of the ranks' failures that caused the others */
 };
 
 /* --- on a rank ---------------------------------------------------------------------------------------------------- */
@@ -63,7 +63,7 @@ static void arrive(member *m, ls_status status) {
     m->owes = false;
     if (status.code != LS_OK) note_failure(crew, m->rank, status);
     if (atomic_fetch_sub_explicit(&crew->missing, 1, memory_order_acq_rel) > 1) return;
-    pthread_mutex_lock(&crew->lock); /* or the caller, which has just looked, would not hear it */
+    pthread_mutex_lock(&crew->lock); /* otherwise a caller that has just looked would miss the signal */
     pthread_cond_signal(&crew->finished);
     pthread_mutex_unlock(&crew->lock);
 }
@@ -122,7 +122,7 @@ static void *thread_main(void *argument) {
 
 /* --- the caller --------------------------------------------------------------------------------------------------- */
 
-/* Returns when all ranks have arrived, with the cause if one has failed in this turn or before. */
+/* Returns when all ranks have arrived; the status is the cause if one has failed in this turn or before. */
 static ls_status await_ranks(ls_crew *crew) {
     const double until = ls_seconds() + (crew->may_spin ? SPIN_SECONDS : 0);
     while (!is_finished(crew) && ls_seconds() < until) ls_pause();
@@ -134,8 +134,8 @@ static ls_status await_ranks(ls_crew *crew) {
 }
 
 /*
- * Who is woken often begins on the processor of who wakes, and waits there for it. So where each rank has a core the
- * others' threads leave the caller that which it is on.
+ * A woken thread often starts on the processor of the thread that woke it, and waits until that processor is free. So
+ * if there is a core for each rank, the threads of the other ranks leave the caller's current processor to the caller.
  */
 static void leave_to_caller(ls_crew *crew) {
     const int now = sched_getcpu();
@@ -147,7 +147,7 @@ static void leave_to_caller(ls_crew *crew) {
     crew->caller_on = now;
 }
 
-/* To all ranks' threads but the one whose tasks are done here. */
+/* Gives the task to the threads of all ranks, except the rank whose tasks the caller does. */
 static void begin_turn(ls_crew *crew, const void *task) {
     pthread_mutex_lock(&crew->lock);
     crew->task = task;

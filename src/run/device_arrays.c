@@ -1,10 +1,10 @@
 /*
  * Global arrays in memory of the device, and a rank's parts of them: a part is copied as boxes, and a box as rows that
- * lie equally far apart in both.
+ * are equally far apart in the array, and equally far apart in the arena.
  */
 #include "run/executor_impl.h"
 
-/* Rows of a copy may be so far apart. */
+/* The largest distance of rows in a copy. */
 #define MOST_PITCH INT32_MAX
 
 /* `n` indices of a dimension, and the bytes from one to the next. */
@@ -15,9 +15,9 @@ typedef struct axis {
 typedef struct box {
     ls_executor *ex;
     const ls_device_arena *arena;
-    size_t own; /* where it begins in the arena */
+    size_t own; /* the offset of the box in the arena */
     char *theirs;
-    int64_t width; /* bytes that lie without gaps in both */
+    int64_t width; /* bytes that are contiguous in both */
     int n_axes;
     axis axes[LS_MAX_DIMS];
     bool in;
@@ -31,7 +31,7 @@ static axis take_axis(box *b, int i) {
     return taken;
 }
 
-/* What lies without gaps in both is one row. */
+/* Makes one row of what is contiguous in both. */
 static void join_axes(box *b) {
     for (int i = 0; i < b->n_axes; i++) {
         if (b->axes[i].own != b->width || b->axes[i].theirs != b->width) continue;
@@ -44,7 +44,7 @@ static bool has_pitch(const box *b, const axis *a) {
     return a->own >= b->width && a->theirs >= b->width && a->own <= MOST_PITCH && a->theirs <= MOST_PITCH;
 }
 
-/* The longest dimension whose indices can be the rows of one copy; a single row where there is none. */
+/* Takes the longest dimension whose indices can be the rows of one copy; if there is none, a single row. */
 static axis take_rows(box *b) {
     int longest = -1;
     for (int i = 0; i < b->n_axes; i++)
@@ -88,7 +88,7 @@ static int64_t run_of(const int32_t *positions, int64_t n) {
 
 static ls_status copy_from(box b, const ls_binding *binding, const int64_t *strides, int dim);
 
-/* Of a dimension that the rank has some positions of: a box for each run of them. */
+/* Copies a dimension of which the rank has some positions: a box for each run of equally distant positions. */
 static ls_status copy_runs(box b, const ls_binding *binding, const int64_t *strides, int dim, axis a) {
     const int32_t *positions = b.ex->own_positions;
     char *const array = b.theirs;
@@ -125,7 +125,7 @@ static ls_status copy_part(ls_executor *ex, const ls_binding *binding, const voi
     const box all = {.ex = ex,
                      .arena = ex->arena[ex->image->buffers[own->buffer].space],
                      .own = ls_operand_range(ex->image, own, ls_executor_rank(ex)).offset,
-                     .theirs = (char *)(uintptr_t)array, /* written only where it is a result */
+                     .theirs = (char *)(uintptr_t)array, /* written only if the rank gathers into it */
                      .width = (int64_t)ls_dtype_bytes(own->view.dtype),
                      .in = in};
     return copy_from(all, binding, strides, 0);

@@ -1,20 +1,22 @@
 /*
- * Executes a program. Kernels are launched on the queues of the device; what communicates is executed by the rank's own
- * thread, as the head of its queue. While a program runs, nothing is allocated.
+ * Executes a program. Kernels are launched on the queues of the device; an instruction that communicates is executed by
+ * the rank's own thread when it is the head of its queue. While a program runs, nothing is allocated.
  *
  * How far ahead kernels are launched depends on the device:
- *   - where a launch is executed at once, a kernel is launched as the head of its queue, when nothing holds it up;
- *   - else it is launched as soon as all that it comes after has been launched. What communicates stands on the queue
- *     of the device as a hold, which is released when it has been executed. A put stands on another queue, too, as a
- *     hold from its execution until it is done, so that what overwrites its source comes after an event;
- *   - where a device has messages, it executes what communicates as well, and the rank's thread only watches;
- *   - where a device has neither, kernels behind something that communicates, or that come after puts, are launched
- *     when that has been executed, or those are done.
+ *   - If launches are executed at once, a kernel is launched when it is the head of its queue and nothing holds it up.
+ *   - Otherwise a kernel is launched as soon as all that it comes after has been launched. An instruction that
+ *     communicates is a hold on its queue of the device, which is released when the instruction has been executed. A
+ * put is also a hold on another queue, from its execution until it is done, so that what overwrites its source comes
+ *     after an event.
+ *   - If the device has messages, it executes the instructions that communicate as well, and the rank's thread only
+ *     watches.
+ *   - If a device that executes later has neither holds nor messages, a kernel is launched only when the communicating
+ *     instructions in front of it have been executed, and the puts that it comes after are done.
  *
- * Where a device records, all programs are launched into recordings before the first run, and each run launches one at
- * once. A run that is traced, or whose results are inspected, launches each instruction by itself.
+ * If the device records, all programs are launched into recordings before the first run, and each run launches a whole
+ * recording. A run that is traced, or whose results are inspected, launches each instruction by itself.
  *
- * The loop polls all queues, and sleeps only when every one waits for other ranks, for puts or for the device.
+ * The loop polls all queues, and sleeps only when every queue waits for other ranks, for puts or for the device.
  */
 #include "run/executor_impl.h"
 
@@ -30,9 +32,9 @@ typedef struct run {
     ls_cursor *cursor;
     uint64_t first_event; /* the number of instruction 0 on its queue */
     bool ahead;           /* instructions are launched ahead of the heads of their queues */
-    bool holds;           /* also past those that communicate, which stand on the device's queues as holds */
-    bool messages;        /* also past those that communicate, which the device executes */
-    bool recording;       /* launches are recorded: what they come after is in the recording */
+    bool holds;           /* also past instructions that communicate, which are holds on the device's queues */
+    bool messages;        /* also past instructions that communicate, which the device executes */
+    bool recording;       /* launches are recorded: what they come after is in the same recording */
     int last_put;         /* the last one executed; -1: none */
     ls_result_place *bad; /* the first kernel result that is not finite; NULL: results are not inspected */
 } run;
@@ -45,7 +47,7 @@ static uint64_t generation_of(const run *r, const ls_instr *instr) {
 
 static uint64_t ticket_of(const run *r, int put) { return r->prepared->instrs[put].ticket; }
 
-/* That the instruction has been executed; and that the put is done. */
+/* The event that the instruction has been executed; the event that the put is done. */
 static ls_event event_of(const run *r, int queue, int instr) {
     return (ls_event){queue, r->first_event + (uint64_t)instr};
 }
@@ -61,7 +63,7 @@ static void record(const run *r, int instr, double begin, double end) {
 
 /* --- results that are not finite ---------------------------------------------------------------------------------- */
 
-/* Whether a number of a dense result is not finite, though it should be. */
+/* Whether a number of a dense result is not finite. may_be_nothing: -INFINITY is allowed. */
 static ls_status find_bad(const run *r, const ls_operand *result, bool may_be_nothing, bool *found) {
     enum { AT_A_TIME = 512 };
     double numbers[AT_A_TIME];
@@ -86,7 +88,7 @@ static ls_status inspect(const run *r, int i) {
     for (int o = 0; o < instr->n_out && r->bad->instr < 0; o++) {
         const ls_operand *result = &instr->out[o];
         bool found = false;
-        const bool counted = (ls_contracts[instr->kernel->id].counted >> o & 1) != 0; /* not all of it is written */
+        const bool counted = (ls_contracts[instr->kernel->id].counted >> o & 1) != 0; /* only a part of it is written */
         if (!ls_view_is_dense(&result->view) || ls_operand_is_empty(result) || counted) continue;
         LS_TRY(find_bad(r, result, (ls_contracts[instr->kernel->id].minus_inf >> o & 1) != 0, &found));
         if (found) *r->bad = (ls_result_place){.instr = i, .output = o};
@@ -96,7 +98,7 @@ static ls_status inspect(const run *r, int i) {
 
 /* --- what an instruction comes after ------------------------------------------------------------------------------ */
 
-/* Whether it has happened. Asks whether puts are done. */
+/* Whether what an instruction comes after has happened; if it is a put, asks whether the put is done. */
 static bool has_happened(const run *r, const ls_after *after) {
     if (ls_cursor_happened(r->cursor, after)) return true;
     if (!ls_cursor_awaits_puts(r->cursor, after) || !ls_comm_done(r->ex->comm, ticket_of(r, after->instr)))
@@ -105,7 +107,7 @@ static bool has_happened(const run *r, const ls_after *after) {
     return true;
 }
 
-/* Whether nothing holds up an instruction. */
+/* Whether all that an instruction comes after has happened. */
 static bool may_start(const run *r, int i) {
     const ls_instr *instr = &r->program->instrs[i];
     for (int k = 0; k < instr->n_after; k++) {
@@ -114,7 +116,7 @@ static bool may_start(const run *r, int i) {
     return true;
 }
 
-/* Whether a device that executes later may be told of the next instruction of a queue. */
+/* Whether the next instruction of a queue may be launched on a device that executes later. */
 static bool may_launch_ahead(const run *r, int i) {
     const ls_instr *instr = &r->program->instrs[i];
     const int opening = r->prepared->instrs[i].opening;
@@ -139,15 +141,15 @@ static ls_status submit_kernel(void *context, void *stream) {
     return prepared->kernel->launch(&prepared->call, prepared->state, stream);
 }
 
-/* Whether the device has said that it has happened, or has never been told of it. */
+/* Whether it has happened, and the device has reported this or has nothing launched for it. */
 static bool device_knows(const run *r, const ls_after *after) {
     return ls_cursor_happened(r->cursor, after) && (r->prepared->instrs[after->instr].kernel != NULL || !r->holds);
 }
 
 /*
- * The events of what an instruction comes after and has not happened, as far as the device knows: a hold that has been
- * released may still stand on its queue. Returns their number. What takes bytes back comes after what gave them to
- * others by their signals, which the device does not see.
+ * Collects the events that an instruction comes after and that the device does not know to have happened: a hold that
+ * has been released may still be on its queue. Returns their number. An instruction that takes bytes back comes after
+ * the one that gave them to others (opening) by the signals of these, which the device does not see.
  */
 static int events_after(const run *r, const ls_instr *instr, int opening) {
     int n = 0;
@@ -162,7 +164,10 @@ static int events_after(const run *r, const ls_instr *instr, int opening) {
     return n;
 }
 
-/* The hold that stands for a put from its execution until it is done. It reads the source; the other hold does not. */
+/*
+ * Launches the two holds of a put: one until it is executed, and one, on another queue, from then until it is done.
+ * Only the second one counts as reading the source.
+ */
 static ls_status launch_put(const run *r, ls_device_work *hold) {
     const ls_event executed = hold->event;
     ls_device_work reading = *hold;
@@ -174,7 +179,7 @@ static ls_status launch_put(const run *r, ls_device_work *hold) {
     return ls_device_launch(r->ex->device, &reading);
 }
 
-/* What the device does for an instruction that communicates. */
+/* The message that the device executes for an instruction that communicates. */
 static ls_device_message message_of(const run *r, int i) {
     const ls_instr *instr = &r->program->instrs[i];
     const ls_prepared *prepared = &r->prepared->instrs[i];
@@ -226,21 +231,21 @@ static bool is_launched(const run *r, int i) {
     return r->prepared->instrs[i].kernel != NULL || r->holds || r->messages;
 }
 
-/* Whether the device has room for an instruction; a put stands on two queues. */
+/* Whether the device has room for an instruction; with holds, a put is on two queues. */
 static bool has_room(const run *r, int queue, int i) {
     return ls_device_has_room(r->ex->device, queue) && (!r->holds || r->program->instrs[i].kind != LS_INSTR_PUT ||
                                                         ls_device_has_room(r->ex->device, r->ex->queues + queue));
 }
 
-/* Whether it is launched when it may start, also where others are launched ahead. */
+/* Whether the instruction must not be launched before it may start, even if others are launched ahead. */
 static bool is_large(const run *r, int i) {
     return r->program->instrs[i].kind == LS_INSTR_PUT && r->messages &&
            ls_device_is_large(r->ex->device, &r->prepared->instrs[i].to);
 }
 
 /*
- * Launches the next instruction of a queue, if it may be. Where the device has no room, the queue's head has been
- * launched and is still to be executed, so that somebody tells when to try again.
+ * Launches the next instruction of a queue, if this is possible. If the device has no room, the queue's head has been
+ * launched and is still to be executed, so the rank will be woken to try again.
  */
 static ls_status launch_next(const run *r, int queue, bool *moved) {
     const int i = ls_cursor_ahead(r->cursor, queue);
@@ -254,7 +259,7 @@ static ls_status launch_next(const run *r, int queue, bool *moved) {
     return ls_ok();
 }
 
-/* Launches all that may be. */
+/* Launches all instructions that may be launched. */
 static ls_status launch_ahead(const run *r, bool *moved) {
     bool launched;
     do {
@@ -272,7 +277,7 @@ static ls_status record_launches(const run *r) {
     return ls_device_record_end(r->ex->device, &r->prepared->recording);
 }
 
-/* Launches all of the program at once. */
+/* Launches the whole program as a recording. */
 static ls_status launch_recorded(const run *r) {
     LS_TRY(
         ls_device_replay(r->ex->device, r->prepared->recording, r->first_event - LS_RECORDED_EVENT, r->prepared->runs));
@@ -298,7 +303,7 @@ static ls_status put_signal(run *r, int i) {
     return ls_ok();
 }
 
-/* Executes the head of a queue, which communicates, if it may start and what it waits for has come. */
+/* Executes the head of a queue, which communicates, if it may start and the word that it waits for has come. */
 static ls_status communicate(run *r, int queue, int i, bool *executed) {
     const ls_instr *instr = &r->program->instrs[i];
     ls_comm *comm = r->ex->comm;
@@ -322,7 +327,7 @@ static ls_status communicate(run *r, int queue, int i, bool *executed) {
 
 static bool is_executed_by_device(const run *r, int i) { return r->prepared->instrs[i].kernel != NULL || r->messages; }
 
-/* Looks whether the head of a queue, which the device executes, has been executed. */
+/* Finds out whether the head of a queue, which the device executes, has been executed. */
 static ls_status look_for_end(run *r, int queue, int i, bool *executed) {
     const bool kernel = r->prepared->instrs[i].kernel != NULL;
     LS_TRY(ls_device_happened(r->ex->device, event_of(r, queue, i), executed));
@@ -332,7 +337,7 @@ static ls_status look_for_end(run *r, int queue, int i, bool *executed) {
     return kernel && r->bad != NULL && r->bad->instr < 0 ? inspect(r, i) : ls_ok();
 }
 
-/* Goes past the head of a queue if it has been executed, or executes it. */
+/* Advances a queue past its head if the head has been executed, or executes the head. */
 static ls_status advance(run *r, int queue, bool *moved) {
     const int i = ls_cursor_head(r->cursor, queue);
     if (i < 0) return ls_ok();
@@ -369,8 +374,8 @@ static ls_status step(run *r, int queue, bool *moved) {
 }
 
 /*
- * Executes from each queue what can be executed. The compute queue goes last and only one instruction far: other ranks
- * wait for puts.
+ * Executes what can be executed of each queue. The compute queue is last, and executes only one instruction, because
+ * other ranks wait for puts.
  */
 static ls_status step_all(run *r, bool *moved) {
     if (r->ahead) LS_TRY(launch_ahead(r, moved));
@@ -386,10 +391,10 @@ static ls_status step_all(run *r, bool *moved) {
 
 /* --- waiting ------------------------------------------------------------------------------------------------------ */
 
-/* What holds up a rank that can execute nothing. */
+/* What a rank that can execute nothing waits for. */
 typedef struct standstill {
-    int waits;     /* of the heads, for words or puts, in ls_prepared_program.awaited */
-    int word, put; /* the last of these instructions that await a word, and the last put that is not done; -1: none */
+    int waits;     /* number of waits of the heads, for words or puts, in ls_prepared_program.awaited */
+    int word, put; /* the last head that awaits a word, and the last put that is not done; -1: none */
     int kernel;    /* the last head that the device executes; -1: none */
 } standstill;
 
@@ -399,7 +404,7 @@ static bool is_missing(const run *r, int i) {
     return ls_traits(instr)->awaits && !ls_comm_test(r->ex->comm, word_of(r, instr), generation_of(r, instr));
 }
 
-/* Where no head waits, all queues are through and the last put is not done. */
+/* If no head waits, all queues are through and the last put is not done. */
 static standstill find_standstill(const run *r) {
     standstill s = {.word = -1, .put = -1, .kernel = -1};
     ls_awaited *awaited = r->prepared->awaited;
@@ -412,7 +417,7 @@ static standstill find_standstill(const run *r) {
         } else if (i >= 0 && obstacle == NULL && is_executed_by_device(r, i) && !is_missing(r, i)) {
             s.kernel = i;
         } else if (i >= 0 && obstacle == NULL && !ls_traits(&r->program->instrs[i])->awaits) {
-            s.put = r->prepared->unfinished[q]; /* another put has no room before this one is done */
+            s.put = r->prepared->unfinished[q]; /* there is no room for another put until this one is done */
             awaited[s.waits++] = (ls_awaited){-1, ticket_of(r, s.put)};
         } else if (i >= 0 && obstacle == NULL) {
             const ls_instr *instr = &r->program->instrs[i];
@@ -426,7 +431,7 @@ static standstill find_standstill(const run *r) {
     return s;
 }
 
-/* Whether the word has come, or does within a moment: a message may be on its way when its sender has left. */
+/* Whether the word has come, or comes within 0.1 s: a message may still be under way when its sender has left. */
 static bool comes_late(const run *r, int i) {
     for (int naps = 0; naps < 100 && is_missing(r, i); naps++) usleep(1000);
     return !is_missing(r, i);
@@ -443,7 +448,7 @@ static ls_status sleep_until_bell(run *r, uint32_t bell) {
             ls_device_await(r->ex->device, event_of(r, r->program->instrs[s.kernel].queue, s.kernel));
         return status.code == LS_OK ? status : named(r, s.kernel, status);
     }
-    /* Only the bell tells of the device, too. */
+    /* Progress of the device rings the bell, but does not end ls_comm_spin. */
     if (s.kernel < 0 && ls_comm_spin(r->ex->comm, r->prepared->awaited, s.waits)) return ls_ok();
     const int number = s.word >= 0 ? s.word : s.put;
     const ls_instr *instr = &r->program->instrs[number];
@@ -455,7 +460,7 @@ static ls_status sleep_until_bell(run *r, uint32_t bell) {
     snprintf(awaiting, sizeof awaiting, "program %s, instruction %d, %s \"%s\", %s", r->program->name, number,
              instr->op, r->program->channels[instr->channel].name, missing);
     const ls_status status = ls_comm_sleep(r->ex->comm, bell, r->prepared->instrs[number].peer, awaiting);
-    /* A word that a device set rang no bell: it may have come before its peer left. */
+    /* A word that a device sets rings no bell, so it may have come before its peer left. */
     return status.code != LS_OK && r->messages && comes_late(r, number) ? ls_ok() : status;
 }
 

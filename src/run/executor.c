@@ -9,8 +9,8 @@
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
 /*
- * Bytes of a rank's heap in the world, for what its programs use of it or the notes before they run. A device that has
- * messages has its own arena for what programs use.
+ * Bytes of a rank's heap in the world: for the programs, and for the notes before they run. If the device has messages,
+ * programs use an arena of the device instead.
  */
 static size_t find_heap(size_t used, int words, const ls_device_traits *device) {
     return ls_max(device->messages ? 0 : used, ls_exchange_heap(words));
@@ -43,28 +43,28 @@ ls_status ls_world_for(const ls_image *image, const ls_rank_needs *needs, const 
     return status;
 }
 
-/* Where in its arena an operand of this rank begins. */
+/* The offset of an operand of this rank in its arena. */
 static size_t place_of(const ls_executor *ex, const ls_operand *o) {
     return ex->image->buffers[o->buffer].offset + o->offset +
            ls_operand_displacement(ex->image, o, ls_executor_rank(ex));
 }
 
-/* Its address for launches. */
+/* The address of an operand for launches. */
 static void *address_for_launch(const ls_executor *ex, const ls_operand *o) {
     return ex->arena[ex->image->buffers[o->buffer].space]->base + place_of(ex, o);
 }
 
-/* What the use's other end told. */
+/* The address that the other end of the instruction's use told. */
 static const ls_address *address_of(const ls_executor *ex, int program, const ls_instr *instr) {
     const ls_prepared_program *prepared = &ex->programs[program];
     return &prepared->addresses[ls_use_of(&prepared->uses, &ex->image->programs[program], instr)];
 }
 
-/* *out: the address of bytes of another rank, in a block that is borrowed. */
+/* *out: the address of an operand in the memory of another rank, within a borrowed block. */
 static ls_status resolve_in_place(const ls_executor *ex, int program, const ls_operand *o, void **out) {
     const int peer = ls_peer_rank(ex->image, o->peer, ls_executor_rank(ex));
     const char *name = ex->image->buffers[o->buffer].name;
-    /* A device that has messages has the heap in memory of its own. */
+    /* If the device has messages, the heap is in the device's own memory. */
     char *heap = ex->remotes == NULL ? ls_comm_peer_heap(ex->comm, peer) : NULL;
     if (heap == NULL)
         return ls_error(LS_UNSUPPORTED,
@@ -78,7 +78,7 @@ static ls_status resolve_in_place(const ls_executor *ex, int program, const ls_o
     return ls_ok();
 }
 
-/* *out: the operand's view with its address, which may lie in another rank's heap. */
+/* *out: the operand's view with its address, which may be in another rank's heap. */
 static ls_status resolve(const ls_executor *ex, int program, const ls_operand *o, ls_view *out) {
     ls_view view = o->view;
     if (ls_peer_is_self(o->peer))
@@ -89,7 +89,7 @@ static ls_status resolve(const ls_executor *ex, int program, const ls_operand *o
     return ls_ok();
 }
 
-/* A call that was prepared before and whose state, or whose refusal, serves this one. NULL: there is none. */
+/* An earlier call whose state, or whose refusal by the kernel, is valid for this call too. NULL: there is none. */
 static const ls_prepared *find_alike(const ls_executor *ex, const ls_kernel *wanted, const ls_kernel_call *call,
                                      uint64_t hash) {
     for (int i = ls_index_first(&ex->forms, hash); i >= 0; i = ls_index_next(&ex->forms, i))
@@ -97,7 +97,7 @@ static const ls_prepared *find_alike(const ls_executor *ex, const ls_kernel *wan
     return NULL;
 }
 
-/* By out->kernel, or where that refuses the call by the next one that fits, which then is out->kernel. */
+/* Prepares the call by out->kernel; if it refuses, by the next kernel that fits, which becomes out->kernel. */
 static ls_status prepare_call(const ls_executor *ex, ls_prepared *out) {
     for (;;) {
         const ls_kernel *kernel = out->kernel;
@@ -116,7 +116,7 @@ static ls_status prepare_call(const ls_executor *ex, ls_prepared *out) {
     }
 }
 
-/* Prepares the call by the wanted kernel, once for all calls of a form where that serves them. */
+/* Prepares the call by the wanted kernel; only once for all calls of a form if the kernel lets them share a state. */
 static ls_status prepare_by(ls_executor *ex, const ls_kernel *wanted, ls_prepared *out) {
     out->kernel = wanted;
     if (wanted->shares == NULL) return prepare_call(ex, out);
@@ -135,7 +135,9 @@ static ls_status prepare_by(ls_executor *ex, const ls_kernel *wanted, ls_prepare
     return ls_ok();
 }
 
-/* The image was compiled by what the kernel asked for then: a kernel that asks for more now would write elsewhere. */
+/*
+ * The image has the workspace that the kernel asked for at compile time; a kernel that needs more now would overrun it.
+ */
 static ls_status check_workspace(const ls_executor *ex, int program, const ls_instr *instr, const ls_prepared *p) {
     const size_t planned = instr->workspace->buffer >= 0 ? (size_t)ls_view_bytes(&instr->workspace->view) : 0;
     const size_t needed = p->kernel->workspace != NULL ? p->kernel->workspace(&p->call) : 0;
@@ -163,7 +165,7 @@ static ls_status prepare_kernel(ls_executor *ex, int program, const ls_instr *in
     return out->borrowed ? ls_ok() : check_workspace(ex, program, instr, out);
 }
 
-/* What gave the bytes to others that the instruction takes back; -1: it takes nothing back. */
+/* The instruction that gave to others the bytes that this one takes back; -1: this one takes nothing back. */
 static int opening_of(const ls_program *program, const ls_instr *instr) {
     if (!ls_traits(instr)->closes) return -1;
     for (int i = (int)(instr - program->instrs) - 1; i >= 0; i--) {
@@ -174,7 +176,7 @@ static int opening_of(const ls_program *program, const ls_instr *instr) {
     return -1;
 }
 
-/* What an instruction accesses in this rank's own memory, and in blocks of others that it borrows. */
+/* Lists the accesses of an instruction to this rank's own memory, and to borrowed blocks of other ranks. */
 static void prepare_accesses(ls_executor *ex, const ls_instr *instr, ls_prepared *out) {
     out->accesses = LS_NEW_ARRAY(ex->memory, ls_device_access, ls_instr_accesses(instr));
     for (int k = 0; k < ls_instr_accesses(instr); k++) {
@@ -234,7 +236,7 @@ static ls_status prepare_program(ls_executor *ex, int index) {
     return ls_ok();
 }
 
-/* The part of an arena that this rank touches: all, or of common memory its share. */
+/* The part of an arena that this rank touches: all of it, or this rank's share of common memory. */
 static size_t part_to_touch(const ls_executor *ex, int space, char **start) {
     const size_t bytes = ex->image->bytes[space];
     *start = ex->arena[space]->source;
@@ -263,9 +265,9 @@ static int most_queues(const ls_image *image) {
     return most;
 }
 
-/* --- what messages of the device reach ---------------------------------------------------------------------------- */
+/* --- messages of the device and arenas ---------------------------------------------------------------------------- */
 
-/* Seconds that a device's first message to a rank may take: routes between hosts are set up by it. */
+/* Seconds that a device's first message to a rank may take, because it sets up the route between hosts. */
 #define SECONDS_FOR_FIRST_MESSAGE 30
 
 static void *words_of(void *comm, int rank, size_t *bytes) { return ls_comm_words(comm, rank, bytes); }
@@ -286,9 +288,10 @@ static ls_status connect_device(ls_executor *ex, size_t heap_bytes) {
     return ls_device_connect(ex->device, &ranks, heap_bytes, &ex->arena[LS_SYMMETRIC], ex->remotes);
 }
 
-/* What this rank has in common with others of its host, in the segment of one of them. */
+/* Adopts the memory that this rank has in common with others of its host, in the segment of one of them. */
 static ls_status adopt_common(ls_executor *ex, size_t bytes) {
-    if (bytes == 0) return ls_device_allocate_host(ex->device, 0, &ex->arena[LS_COMMON]); /* there is none */
+    if (bytes == 0)
+        return ls_device_allocate_host(ex->device, 0, &ex->arena[LS_COMMON]); /* there is no common memory */
     const int holder = ls_image_sharers(ex->image, ls_executor_rank(ex)).holder;
     char *memory = ls_comm_common(ex->comm, holder);
     if (memory == NULL)
@@ -298,7 +301,7 @@ static ls_status adopt_common(ls_executor *ex, size_t bytes) {
     return ls_device_adopt(ex->device, memory, bytes, &ex->arena[LS_COMMON]);
 }
 
-/* The arenas: the heap is the world's, or where the device has messages its own. All are made before any launch. */
+/* Makes all arenas, before any launch. The heap is the world's, or the device's own if it has messages. */
 static ls_status make_arenas(ls_executor *ex) {
     const size_t *bytes = ex->image->bytes;
     LS_TRY(ls_device_allocate(ex->device, bytes[LS_PRIVATE], &ex->arena[LS_PRIVATE]));
@@ -316,9 +319,9 @@ static ls_status prepare_all(ls_executor *ex) {
 }
 
 /*
- * A recording refers to memory of peers: so long all ranks keep theirs, also those that fail. And to make one, or to
- * load kernels, may take until all that is launched on the same device has been executed: no rank runs a program before
- * all have done so.
+ * Recordings refer to memory of peers, so all ranks, also those that fail, keep theirs until all recordings are made.
+ * To make a recording or to load kernels may wait until everything launched on the same device has been executed, so no
+ * rank runs a program before all ranks have done this.
  */
 static ls_status record_all(ls_executor *ex, ls_status prepared) {
     const ls_device_traits *device = ls_device_traits_of(ex->device);
@@ -372,7 +375,7 @@ ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor *
     return ls_ok();
 }
 
-/* Whether all puts are done. Those of a run that failed may be on their way, and take a moment. */
+/* Whether all puts are done. Waits for a while, because puts of a run that failed may still be under way. */
 static bool puts_are_done(const ls_executor *ex) {
     const double began = ls_seconds();
     while (!ls_comm_idle(ex->comm)) {
@@ -396,11 +399,11 @@ static void release_states(const ls_executor *ex) {
 
 void ls_executor_destroy(ls_executor *ex) {
     if (ex == NULL) return;
-    /* A put to a rank that is lost may never be done, and reads its source whenever it goes on: then that stays. */
+    /* A put to a lost rank may never be done, but may still read its source at any time, so the memory stays. */
     if (!puts_are_done(ex)) return;
     if (ex->failed && ex->arena[LS_SYMMETRIC] != NULL && ex->remotes != NULL)
         ls_device_leave(ex->device, ex->arena[LS_SYMMETRIC]);
-    /* A run that failed may have left launches, which use the states; and these need the device to be released. */
+    /* Launches of a run that failed may still use the states. To release the states, the device must still exist. */
     if (ex->device == NULL || ls_device_stop(ex->device)) release_states(ex);
     (ex->complete ? ls_device_close : ls_device_close_alone)(ex->device);
     ls_pool_destroy(ex->pool);

@@ -1,4 +1,4 @@
-/* What an executor says of itself. */
+/* Facts about an executor. */
 #include "run/executor_impl.h"
 
 ls_run_times ls_executor_times(const ls_executor *ex) { return ex->times; }

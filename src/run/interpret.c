@@ -15,11 +15,11 @@ typedef struct pending_put {
     struct pending_put *next; /* the next one of this rank, in the order in which they began */
     int peer, queue, instr;
     const ls_units *from, *to; /* NULL: a signal */
-    int units;                 /* the first ones of these that travel */
+    int units;                 /* how many of these are transferred, from the first on */
     int piece[MOST_PIECES][2]; /* [from, to) of the units, in the order in which the pieces arrive */
     int n, delivered;
-    uint64_t sum; /* hash of what was read */
-    size_t read;  /* index in `reads` where it is noted */
+    uint64_t sum; /* hash of what was read so far */
+    size_t read;  /* index in `reads` for this hash */
     int word;
     uint64_t generation;
 } pending_put;
@@ -42,13 +42,13 @@ typedef struct rank_state {
     queue_state *queue;
     uint64_t *words;
     pending_put *puts;
-    int *class; /* by actor: it advances only when none of a lower class number can, but for exceptions */
+    int *class; /* by actor: it advances only if none of a lower class number can, with exceptions */
 } rank_state;
 
 struct ls_interpreter {
     ls_arena *arena;
     int ranks;
-    int actors; /* of each rank, that can advance: its queues, and then the transfers that it has begun */
+    int actors; /* of each rank: its queues; the last actor is the transfers that the rank has begun */
     rank_state *rank;
     size_t span, n_reads;
     uint64_t *reads;
@@ -108,12 +108,12 @@ static void split(ls_interpreter *in, pending_put *p) {
     }
 }
 
-/* As many rows are put as the hash says that stands for their number. */
+/* Derives the number of rows that are put from the hash that stands for it. */
 static void count_rows(ls_interpreter *in, int rank, const ls_instr *instr, const ls_units *count, pending_put *p) {
     const int row = (int)(instr->counted / in->rank[rank].store.unit);
     p->sum = ls_hashes_read(&in->rank[rank].store, count, (uint64_t)instr->number + 1, &in->outcome.poison);
     p->units = row * (int)(p->sum % (uint64_t)(p->units / row + 1));
-    in->reads[p->read] = p->sum | 1; /* also where no row is put */
+    in->reads[p->read] = p->sum | 1; /* also if no row is put */
 }
 
 static void begin_put(ls_interpreter *in, int rank, int queue, const ls_instr *instr, const ls_units *units) {
@@ -167,7 +167,7 @@ static bool advance_transfers(ls_interpreter *in, int rank) {
 }
 
 /*
- * Whether the puts of a queue up to that instruction of the present program are done: their payloads have been
+ * Whether the puts of a queue, up to this instruction of the current program, are done: all their pieces have been
  * delivered.
  */
 static bool are_done(const rank_state *r, int queue, int instr) {
@@ -241,7 +241,7 @@ static void spoil_results(rank_state *r, const ls_instr *instr, const ls_units *
     }
 }
 
-/* Begins or ends the instruction. Returns whether it has ended. */
+/* Begins or ends an instruction. Returns whether it has ended. */
 static bool execute(ls_interpreter *in, int rank, int queue, const ls_instr *instr, const ls_units *units) {
     queue_state *q = &in->rank[rank].queue[queue];
     if (q->running) {
@@ -356,8 +356,8 @@ static void prepare(ls_interpreter *in, int rank, const ls_image *image, size_t 
 }
 
 /*
- * Sets *out to what the peer tells of the instruction's use: its RECEIVE or LEASE, an index of its program's
- * instructions; false: it has none.
+ * Sets *out to the index of the instruction, RECEIVE or LEASE, by which the peer tells the address of this
+ * instruction's use; false: the peer has none.
  */
 static bool be_told(const ls_interpreter *in, int rank, int program, const ls_instr *instr, int *out) {
     const rank_state *peer = &in->rank[ls_peer_rank(in->rank[rank].image, instr->peer, rank)];
@@ -365,7 +365,9 @@ static bool be_told(const ls_interpreter *in, int rank, int program, const ls_in
     return *out >= 0;
 }
 
-/* The bytes that a kernel reads in place: of the block that it has borrowed, where its owner leases it. */
+/*
+ * The units that a kernel reads in place: the operand's part of the borrowed block, where the block's owner leases it.
+ */
 static ls_units units_in_place(const ls_interpreter *in, int rank, int program, const ls_operand *o) {
     const ls_units nowhere = {.outside = true};
     const rank_state *r = &in->rank[rank];
@@ -380,7 +382,7 @@ static ls_units units_in_place(const ls_interpreter *in, int rank, int program, 
     return ls_hashes_units_of(&owner->store, owner->image->buffers[block->buffer].space, &part, in->arena);
 }
 
-/* Where the rank's puts land and its reads in place go, as their other ends tell it. */
+/* Sets the targets of the rank's puts and the sources of its reads in place, as the other ends tell them. */
 static void link_to_peers(ls_interpreter *in, int rank) {
     const rank_state *r = &in->rank[rank];
     for (int p = 0; p < r->image->n_programs; p++) {
@@ -423,8 +425,8 @@ void ls_interpreter_destroy(ls_interpreter *in) {
 }
 
 /*
- * Chooses which actors are held back in this run: none, one, all but one, or random ones. One and all but one find the
- * most errors.
+ * Chooses the actors that are held back in this run: none, one, all but one, or random ones. Holding back one, or all
+ * but one, finds the most errors.
  */
 static void choose_classes(ls_interpreter *in) {
     enum { ONE_SLOW = 4, ONE_FAST = 7, EQUAL = 8, WAYS = 12 };

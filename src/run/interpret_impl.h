@@ -5,13 +5,13 @@
 #include "run/interpret.h"
 
 #define LS_POISON UINT64_MAX
-#define LS_NO_ROW 1 /* the value of what lies behind the rows that were put: no kernel looks at it */
+#define LS_NO_ROW 1 /* the value of units behind the rows that were put: no kernel uses them */
 
 /* An operand as units of its arena, in the order of its elements. */
 typedef struct ls_units {
     ls_space space;
     int n;
-    bool outside; /* some lay outside of the arena and were left out */
+    bool outside; /* some units are outside of the arena, and were left out */
     uint32_t *at;
 } ls_units;
 
@@ -43,7 +43,7 @@ uint64_t ls_hashes_read(const ls_hashes *store, const ls_units *units, uint64_t 
 /* Writes to each unit a value of its own, made from `hash`. */
 void ls_hashes_write(ls_hashes *store, const ls_units *units, uint64_t hash);
 void ls_hashes_poison(ls_hashes *store, const ls_units *units);
-/* Units from `first` on, of which nothing was put. */
+/* Gives LS_NO_ROW to the units from `first` on, to which nothing is put. */
 void ls_hashes_leave_out(ls_hashes *store, const ls_units *units, int first);
 /* A hash of everything that persists. */
 uint64_t ls_hashes_left(const ls_hashes *store);

@@ -1,8 +1,8 @@
 /*
  * The launcher: one loop in the calling thread that waits for SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGCHLD (a signalfd)
- * and for results of a forked rank 0 (a pipe), so there is no signal handler and no state outside this call. A rank
- * that is a thread sends SIGCHLD at its end, as the system does for a process, so that both kinds of ranks share the
- * loop.
+ * and for results of a forked rank 0 (a pipe). So there is no signal handler and no state outside this call. A rank
+ * that is a thread sends SIGCHLD at its end, as the system does for a process, so that the loop works for both kinds of
+ * ranks.
  */
 #include "run/launch_impl.h"
 
@@ -72,8 +72,8 @@ struct launch {
     ls_status died;  /* error of the first rank that died by itself or could not be started */
     int64_t kills;   /* processes that the system had killed for lack of memory before the ranks began */
     pthread_t caller;
-    sigset_t signals; /* that the loop receives */
-    int signal_file;  /* they can be read from it */
+    sigset_t signals; /* the signals that the loop receives */
+    int signal_file;  /* the file from which they are read */
     sigset_t old_mask;
     struct sigaction old_child;
 };
@@ -84,7 +84,9 @@ static void run_rank(launch *l, int rank) {
     ls_comm *comm = NULL;
     ls_status status = ls_world_join(l->world, rank, &comm);
     if (status.code == LS_OK) status = l->rank_main(comm, l->context);
-    /* Peers fail because this rank leaves: its own failure comes before theirs, however long it takes to leave. */
+    /*
+     * The order is taken before the rank leaves, because its leaving makes peers fail, and its own failure is earlier.
+     */
     const int order = 1 + atomic_fetch_add(&l->reports->count, 1);
     ls_comm_leave(comm);
     report *mine = &l->reports->of[rank];
@@ -146,7 +148,7 @@ static ls_status start_thread(rank_slot *slot) {
 
 static ls_status start_process(rank_slot *slot) {
     const pid_t parent = getpid();
-    fflush(NULL); /* or the child would print the buffered output again */
+    fflush(NULL); /* otherwise the child would print the buffered output again */
     slot->process = fork();
     if (slot->process == 0) process_main(slot->launch, slot->rank, parent);
     if (slot->process < 0)
@@ -204,7 +206,7 @@ static ls_status killed_for_memory(int rank) {
 
 /* A rank has ended without a report; wait_status as waitpid gives it. */
 static void note_death(launch *l, int rank, int wait_status) {
-    if (l->killed) return; /* by this launcher */
+    if (l->killed) return; /* the launcher itself killed the rank */
     ls_status status;
     if (memory_ran_out(l, wait_status))
         status = killed_for_memory(rank);
@@ -283,8 +285,9 @@ static void reap(launch *l) {
 }
 
 /*
- * SIGHUP: the terminal closed; shells may send it more than once. SIGUSR1: a job scheduler says that time is nearly up;
- * it may come to each process of a group. So only the first one counts, and none ends the ranks at once.
+ * SIGHUP: the terminal closed; shells may send it more than once. SIGUSR1: a job scheduler says that time is nearly up,
+ * perhaps to each process of a group. So only the first of these signals has an effect, and none ends the ranks at
+ * once.
  */
 static void on_notice(launch *l, const char *what) {
     if (l->told) return;
@@ -337,7 +340,7 @@ static void watch(launch *l) {
         if (signal_number == SIGHUP) on_notice(l, "the terminal closed");
         if (signal_number == SIGUSR1) on_notice(l, "SIGUSR1");
     }
-    /* What the ranks sent before they ended lies in the pipe. */
+    /* The results that the ranks sent before they ended are still in the pipe. */
     for (struct pollfd left = {.events = POLLIN};; take_results(l)) {
         left.fd = ls_world_home_file(l->world);
         if (poll(&left, 1, 0) <= 0) break;

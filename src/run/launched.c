@@ -1,6 +1,6 @@
 /*
- * What ls_launch does when somebody else has launched the ranks: the caller is one of them, and runs its main function.
- * The ranks then tell each other how they ended, so that all return the same status.
+ * ls_launch, if somebody else has launched the ranks: the caller is one of them, and runs its main function. The ranks
+ * then tell each other how they ended, so that all return the same status.
  */
 #include "run/launch_impl.h"
 
@@ -15,12 +15,12 @@
 static const int stop_signals[] = {SIGUSR1, SIGINT, SIGTERM, SIGHUP};
 enum { STOP_SIGNALS = LS_COUNT(stop_signals) };
 
-static volatile sig_atomic_t interrupts;       /* so far; reset when a launch begins, as are the next two */
-static volatile sig_atomic_t continued, ended; /* by SIGCONT and by SIGTERM */
+static volatile sig_atomic_t interrupts;       /* so far; set to 0 when a launch begins, like the next two */
+static volatile sig_atomic_t continued, ended; /* SIGCONT came; SIGTERM came */
 
 /*
  * The first signal asks all ranks to stop. A second SIGINT or SIGTERM ends this process, and thereby the job. SIGUSR1
- * may come any number of times: those who pass it on to all ranks send it to each.
+ * may come any number of times, because several senders may pass it on to every rank.
  */
 static void on_signal(int number) {
     if (number == SIGTERM) ended = true;
@@ -36,7 +36,7 @@ static void on_continue(int number) {
     continued = true;
 }
 
-/* Signals that were ignored stay so (nohup), but SIGUSR1, which nobody ignores by chance. */
+/* Signals that were ignored stay ignored (nohup), except SIGUSR1. */
 static void catch_signals(struct sigaction before[STOP_SIGNALS], struct sigaction *before_continue) {
     struct sigaction ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&ours.sa_mask);
@@ -51,8 +51,8 @@ static void catch_signals(struct sigaction before[STOP_SIGNALS], struct sigactio
 }
 
 /*
- * Whether this process was stopped until its launcher ended the job: then the others have failed without it, and said
- * why. Open MPI's mpirun continues all processes, and asks them to end a second later.
+ * Whether this process was stopped (SIGSTOP) until its launcher ended the job. If so, the others have failed without
+ * it, and have reported why. Open MPI's mpirun continues all processes, and asks them to end a second later.
  */
 static bool was_continued_to_end(void) {
     for (int i = 0; i < 200 && continued && !ended; i++) usleep(10000);
@@ -69,22 +69,23 @@ static void restore_signals(const struct sigaction before[STOP_SIGNALS], const s
 /* What a rank tells the others at its end. */
 typedef struct ending {
     ls_status status;
-    int32_t follows; /* 1: it failed because a rank that it waited for had left, which knows why; else 0 */
+    int32_t follows; /* 1: it failed because a rank that it waited for had left, and that rank knows why; else 0 */
 } ending;
 
 /*
- * A rank that failed waits so long for the others to end: they may be writing a checkpoint, but not where a peer was
- * lost. One that only follows another's failure waits longer than that one, whose text is to be the abort's.
+ * How long a rank that failed waits for the others to end. They may be writing a checkpoint, but not if a peer was
+ * lost. A rank that failed only because another one failed waits longer than that one, whose text is to be that of the
+ * abort.
  */
 static time_t seconds_to_abort(const ending *mine) {
     if (mine->status.code != LS_PEER) return 30;
     return mine->follows ? 6 : 3;
 }
 
-/* Of two endings the one that says more of the cause has the higher number. */
+/* The higher the number, the more an ending says about the cause. */
 static int weight_of(const ending *of) { return 2 * ls_severity(of->status.code) - (of->follows != 0 ? 1 : 0); }
 
-/* Aborts the job when the others have not ended in time: one that is stopped, or stuck, never would. */
+/* Aborts the job if the others have not ended in time: a rank that is stopped or stuck would never end. */
 typedef struct abort_timer {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -120,7 +121,7 @@ static void stop_abort_timer(abort_timer *t) {
     pthread_join(t->thread, NULL);
 }
 
-/* Of all ranks' statuses, the cause of the others; of equal ones that of the lowest rank. */
+/* The one of all ranks' statuses that is the cause of the others; among equals, that of the lowest rank. */
 static ls_status agree(const ls_world *world, const ending *mine) {
     const int ranks = ls_world_ranks(world);
     ending *all = calloc((size_t)ranks, sizeof *all);
@@ -147,7 +148,7 @@ ls_status ls_run_launched(ls_world *world, int rank, ls_rank_main rank_main, voi
         mine.status = rank_main(comm, context);
         mine.follows = mine.status.code == LS_PEER && ls_comm_was_left(comm);
         ls_comm_leave(comm);
-    } else if (mine.status.code != LS_PEER) { /* the others wait for this rank where it failed */
+    } else if (mine.status.code != LS_PEER) { /* it failed to join, and the others wait for it there */
         const ls_status why = ls_error_in(mine.status, "rank %d", rank);
         ls_launched_abort(why.text);
     }

@@ -1,4 +1,4 @@
-/* The first touch of fresh memory, ahead of its use and by all threads of its rank; and how much of it is resident. */
+/* The first touch of fresh memory, before its use and by all threads of its rank; and how much memory is resident. */
 #include "run/executor_impl.h"
 
 #include <errno.h>
@@ -21,13 +21,13 @@ enum { SLICE_BYTES = 8 << 20 };
 typedef struct touching {
     char *start;
     size_t bytes;
-    size_t before; /* bytes of the first slice that lie before start */
+    size_t before; /* bytes of the first slice in front of `start` */
     ls_comm *comm;
     atomic_bool refused;
     atomic_size_t given;
 } touching;
 
-/* Writes a byte of each page without changing it, also while other ranks write to the page. */
+/* Writes a byte of each page without changing its value, even while other ranks write to the page. */
 static void write_pages(void *start, size_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     atomic_char *const byte = start;
@@ -112,7 +112,7 @@ int64_t ls_executor_huge(const ls_executor *ex) {
     char line[512];
     unsigned long start, end;
     long long kilobytes;
-    int64_t huge = 0, arena_bytes = 0; /* arena_bytes: those of the current mapping, not yet counted as huge */
+    int64_t huge = 0, arena_bytes = 0; /* arena_bytes: those in the current mapping that are not yet counted as huge */
     while (fgets(line, sizeof line, file) != NULL) {
         if (sscanf(line, "%lx-%lx ", &start, &end) == 2) {
             arena_bytes = 0;

@@ -1,7 +1,7 @@
 /*
- * run: starts the ranks, and executes programs. Each rank has an executor: it opens the rank's device
- * (device/device.h), which has the private arena and adopts the heap of the rank's ls_comm, prepares every kernel call
- * once, and then runs programs without allocating anything.
+ * run: starts the ranks, and executes programs. Each rank has an executor. The executor opens the rank's device
+ * (device/device.h), which allocates the private arena and adopts the heap of the rank's ls_comm; it prepares every
+ * kernel call once; then it runs programs without allocating anything.
  */
 #ifndef LS_RUN_H
 #define LS_RUN_H
@@ -18,30 +18,30 @@ typedef ls_status (*ls_rank_main)(ls_comm *comm, void *context);
 
 /*
  * Runs rank_main once for each rank 0 .. ranks-1 of the world (`ranks` is the world's number of ranks) and returns
- * when all have ended. A world is launched once. Blocks; the calling thread must stay until the end and
- * should be the process's only one, or the others should have SIGINT, SIGTERM, SIGHUP and SIGUSR1 blocked.
+ * when all have ended. A world is launched once. Blocks. The calling thread must exist until the end. It should be the
+ * only thread of the process; other threads should have SIGINT, SIGTERM, SIGHUP and SIGUSR1 blocked.
  *
  * Processes (as_threads false) are forked from the caller, so each has a copy of context and of all other memory; what
- * they write outside the world's shared memory is lost when they end. They ignore SIGINT,
- * SIGTERM, SIGHUP and SIGUSR1 and die with the caller. Threads share context.
+ * they write outside the world's shared memory is lost when they end. They ignore SIGINT, SIGTERM, SIGHUP and SIGUSR1,
+ * and die with the caller. Threads share context.
  *
- * SIGINT or SIGTERM to this process: the first calls ls_world_request_stop and logs it, the
- * second ends all ranks at once (with threads, the whole process). This holds even where a shell had
- * SIGINT ignored. SIGHUP (the terminal closed) and SIGUSR1 request a stop too, any number of times, SIGHUP unless it is
- * ignored (nohup). What a request to stop does is the ranks' business (ls_comm_end_at_stop).
+ * The first SIGINT or SIGTERM to this process calls ls_world_request_stop and is logged; the second ends all ranks at
+ * once (with threads, the whole process). This holds even if a shell had set SIGINT to be ignored. SIGHUP (the terminal
+ * closed) and SIGUSR1 also request a stop, any number of times; SIGHUP does not if it is ignored (nohup). The ranks
+ * themselves react to the request (ls_comm_end_at_stop).
  *
- * When a rank dies or returns a failure other than LS_INTERRUPTED, the world is aborted, so that waiting ranks
- * return LS_PEER; processes that have not ended 3 s after a death (30 s after a failure other than
- * LS_PEER, since a rank may be writing a checkpoint) are killed. Threads cannot be killed and are waited for.
+ * When a rank dies or returns a failure other than LS_INTERRUPTED, the world is aborted, so that waiting ranks return
+ * LS_PEER. Processes that have not ended 3 s after a death are killed (30 s after a failure other than LS_PEER, because
+ * a rank may be writing a checkpoint). Threads cannot be killed and are waited for.
  *
  * If a rank is stopped (SIGSTOP) for 7 s, or for half of the world's wait_timeout if that is less, its number and
- * process are logged, and later that it continues.
+ * process are logged; when it continues, this is logged too.
  *
  * When somebody else launched the ranks (ls_launched), the caller is one of them: rank_main runs once, in the calling
- * thread, and as_threads does not count. The first SIGUSR1, SIGINT, SIGTERM or SIGHUP requests a stop, which all ranks
- * hear of; a second SIGINT or SIGTERM ends the process. All ranks return the same status, unless they lose each other;
- * one that failed waits 3 s for the others after an LS_PEER (6 s where the rank that it waited for had left, and so
- * knows more of the cause), 30 s after another failure, and then aborts the job.
+ * thread, and as_threads is ignored. The first SIGUSR1, SIGINT, SIGTERM or SIGHUP requests a stop, of which all ranks
+ * are notified; a second SIGINT or SIGTERM ends the process. All ranks return the same status, unless they lose contact
+ * with each other. A rank that failed waits for the others, and then aborts the job: it waits 3 s after an LS_PEER (6 s
+ * if the rank that it waited for had left, and so knows more of the cause), 30 s after another failure.
  *
  * Returns LS_OK when every rank did, else the root cause: a rank that died (LS_PEER, "rank 2 was killed by signal 9
  * (Killed)", or by the system because memory ran out, with the limit); else the earliest failure that is neither
@@ -57,25 +57,25 @@ typedef ls_status (*ls_crew_task)(void *state, const void *task);
 
 /*
  * Starts rank_main for each rank of a world that nobody else launched, in a thread of this process that receives no
- * signals, and returns when each has called ls_crew_serve. *out is set before any rank begins, also where the status is
- * an error, and is the caller's to end. A world has one crew, once.
- *   here      the thread that calls ls_crew_call does rank 0's tasks, which saves waking another one. Not for devices
- *             that belong to a thread
+ * signals, and returns when each has called ls_crew_serve. *out is set before any rank begins, even if the status is an
+ * error; the caller must end it. A world has one crew, once.
+ *   here      the thread that calls ls_crew_call does rank 0's tasks, so that no other thread must be woken for them.
+ *             Not for devices that belong to a thread
  *   may_spin  waiting threads spin for 20 microseconds before they sleep
  */
 LS_MUST_USE ls_status ls_crew_start(ls_world *world, bool here, bool may_spin, ls_rank_main rank_main, void *context,
                                     ls_crew **out);
 /*
- * Gives every rank the task and returns when all have done it. When one fails, the world is aborted and the status is
- * the failure that explains the others; all later calls return it too. One call at a time.
+ * Gives every rank the task and returns when all have done it. If one fails, the world is aborted; the status is the
+ * failure that caused the others, and all later calls return it too. One call at a time.
  */
 LS_MUST_USE ls_status ls_crew_call(ls_crew *crew, const void *task);
 /*
- * In rank_main: do_task is called for each task of ls_crew_call, until one fails or the crew ends. Returns the status
- * of the last.
+ * To be called in rank_main: calls do_task for each task of ls_crew_call, until one fails or the crew ends. Returns the
+ * status of the last task.
  */
 LS_MUST_USE ls_status ls_crew_serve(ls_crew *crew, int rank, ls_crew_task do_task, void *state);
-/* Waits for the threads to end; not while a call is under way. NULL is allowed. */
+/* Ends the crew, and waits for the threads to end; not during a call of ls_crew_call. NULL is allowed. */
 void ls_crew_end(ls_crew *crew);
 
 /* --- memory (memory.c) -------------------------------------------------------------------------------------------- */
@@ -87,9 +87,10 @@ typedef struct ls_touched {
 } ls_touched;
 
 /*
- * Makes the system map the pages of [start, start + bytes), start at a page, in slices that the pool's threads take in
- * turn, and adds to *sum. Contents are kept, also those that other ranks write at the same time. If the system refuses,
- * the remaining pages are mapped at their first use. comm (NULL: none) ticks between slices, since peers may wait.
+ * Makes the system map the pages of [start, start + bytes), where start begins a page, in slices that the pool's
+ * threads take in turn, and adds to *sum. Contents are kept, also those that other ranks write at the same time. If the
+ * system refuses, the remaining pages are mapped at their first use. comm (NULL: none) ticks between slices, because
+ * peers may be waiting.
  */
 void ls_touch(void *start, size_t bytes, ls_pool *pool, ls_comm *comm, ls_touched *sum);
 
@@ -100,12 +101,12 @@ typedef struct ls_executor ls_executor;
 /* Sums over the runs so far, in seconds. */
 typedef struct ls_run_times {
     double total;
-    double waiting; /* nothing could run: all queues waited for other ranks */
+    double waiting; /* in which nothing could run, because all queues waited for other ranks */
     double copying; /* inside puts */
-    double sent;    /* bytes, not seconds: of the puts that the rank's thread made, and not its device */
+    double sent;    /* bytes, not seconds: of the puts made by the rank's thread, without those made by its device */
 } ls_run_times;
 
-/* What programs of a rank need of its world: bytes of the heap and of common memory, and signal words. */
+/* What the programs of a rank need from the world: bytes of the heap and of common memory, and signal words. */
 typedef struct ls_rank_needs {
     size_t heap, common;
     int words;
@@ -115,24 +116,25 @@ static inline ls_rank_needs ls_needs_of(const ls_image *image) {
 }
 
 /*
- * Creates a world for programs: with the ranks of the image, and for each rank what its own image needs, needs[rank];
- * NULL: all need what this one does. All ranks have as many signal words. transports as for ls_world_create.
+ * Creates a world for programs, with the ranks of the image. needs[rank]: what the image of each rank needs; NULL: all
+ * need the same as this image. All ranks have the same number of signal words. transports as for ls_world_create.
  */
 LS_MUST_USE ls_status ls_world_for(const ls_image *image, const ls_rank_needs *needs, const char *transports,
                                    bool may_spin, double wait_timeout, ls_world **out);
 
 /*
- * Collective: all ranks of the world create an executor, once, and tell each other the addresses of their
- * transfers (program/address.h). Image and comm are borrowed until the executor is destroyed. Memory is zero
- * but for the tables of positions and mask spans. The device is the image's.
- * LS_NO_MEMORY names the bytes; LS_INVALID the channel whose ends differ; LS_PEER as in a run; other errors are those
- * of the device, and of kernels that refuse a call.
+ * Collective: all ranks of the world create an executor, once, and tell each other the addresses of their transfers
+ * (program/address.h). Image and comm are borrowed until the executor is destroyed. Memory is zero, except for the
+ * tables of positions and mask spans. The device is the image's.
+ *
+ * LS_NO_MEMORY names the bytes; LS_INVALID names the channel whose ends differ; LS_PEER as in a run; other errors are
+ * those of the device, and of kernels that refuse a call.
  */
 LS_MUST_USE ls_status ls_executor_create(const ls_image *image, ls_comm *comm, ls_executor **out);
 void ls_executor_destroy(ls_executor *executor); /* NULL is allowed */
 /*
- * To be called before destroy where this rank ends while others may still run programs: memory to which their devices
- * copy stays until the end of the process. A run that fails does so itself.
+ * To be called before destroy if this rank ends while others may still run programs: memory to which their devices copy
+ * then stays until the end of the process. A run that fails calls it itself.
  */
 void ls_executor_fail(ls_executor *executor);
 
@@ -142,16 +144,16 @@ void ls_executor_fail(ls_executor *executor);
  * does not have this one after the one that ran last.
  */
 LS_MUST_USE ls_status ls_executor_run(ls_executor *executor, int program);
-/* Whether its device launches programs as recordings (device.h), which it does while no spans are recorded. */
+/* Whether the device can launch programs as recordings (device.h); it does while no spans are recorded. */
 bool ls_executor_replays(const ls_executor *executor);
-/* Bytes of the memory of the rank's device, and how many nobody uses. false: it keeps no account of them. */
+/* Bytes of the memory of the rank's device, and how many of them are unused. false: the device keeps no account. */
 bool ls_executor_account(const ls_executor *executor, size_t *unused, size_t *total);
 
 ls_run_times ls_executor_times(const ls_executor *executor);
 /* The first touch of the arenas when the executor was created; zero if too little memory was available. */
 ls_touched ls_executor_touched(const ls_executor *executor);
 
-/* A result: which output of which instruction of a program. */
+/* A result of a program: the instruction, and the number of its output. */
 typedef struct ls_result_place {
     int instr, output; /* instr -1: none */
 } ls_result_place;
@@ -162,31 +164,31 @@ typedef struct ls_result_place {
 LS_MUST_USE ls_status ls_executor_run_checked(ls_executor *executor, int program, ls_result_place *bad);
 
 /*
- * The host's access to the memory of programs: copies the elements of an operand of this rank's own memory, in the
- * order of its view, to or from host memory without gaps; or sets the bytes of a dense one to zero. An operand is a
- * binding's, a part of one (ls_operand_slice, ls_image_elements), a master (ls_image_master), or any other. Between
- * runs. Blocks. Errors are those of the device.
+ * The host's access to the memory of programs: copies the elements of an operand in this rank's own memory, in the
+ * order of its view, to or from dense host memory; clear sets the bytes of a dense operand to zero. The operand may be
+ * that of a binding, a part of one (ls_operand_slice, ls_image_elements), a master (ls_image_master), or any other. To
+ * be called between runs. Blocks. Errors are those of the device.
  */
 LS_MUST_USE ls_status ls_executor_read(const ls_executor *executor, const ls_operand *from, void *out);
 LS_MUST_USE ls_status ls_executor_write(ls_executor *executor, const ls_operand *to, const void *from);
 LS_MUST_USE ls_status ls_executor_clear(ls_executor *executor, const ls_operand *operand);
 
 /*
- * Address of an operand's first element for longspan/attention.h, whose users own the arrays between calls; NULL where
- * the device has no addresses that the host may use. All others read and write.
+ * Address of an operand's first element, for longspan/attention.h, whose users own the arrays between calls; NULL if
+ * the device has no addresses that the host may use. All other callers use read and write.
  */
 void *ls_executor_host_address(const ls_executor *executor, const ls_operand *operand);
 
 /*
- * Scatter copies this rank's part of a dense global array into the bound tensor; gather copies it back and leaves the
- * other elements of `global` unchanged. `global` has the element type of the binding. Errors as of read and write;
- * LS_NO_MEMORY.
+ * Scatter copies this rank's part of a dense global array into the bound tensor; gather copies that part back and
+ * leaves the other elements of `global` unchanged. `global` has the element type of the binding. Errors as of read and
+ * write; LS_NO_MEMORY.
  */
 LS_MUST_USE ls_status ls_executor_scatter(ls_executor *executor, const ls_binding *binding, const void *global);
 LS_MUST_USE ls_status ls_executor_gather(const ls_executor *executor, const ls_binding *binding, void *global);
 /*
- * The same for a global array with a stride, in elements, for each of the binding's dimensions; that of the last one
- * is 1. Not for parameters.
+ * The same for a global array with a stride, in elements, for each of the binding's dimensions; the last stride is 1.
+ * Not for parameters.
  */
 LS_MUST_USE ls_status ls_executor_scatter_strided(ls_executor *executor, const ls_binding *binding, const void *global,
                                                   const int64_t *strides);
@@ -194,9 +196,9 @@ LS_MUST_USE ls_status ls_executor_gather_strided(const ls_executor *executor, co
                                                  const int64_t *strides);
 
 /*
- * The same for an array in memory of the rank's device, or of another device that it can access; any strides but that
- * of the last dimension. Copies have begun when a call returns; finish blocks until they are done. follow and knows:
- * ls_device_follow, ls_device_knows. LS_UNSUPPORTED: the device's memory is the host's.
+ * The same for an array in memory of the rank's device, or of another device that it can access; the strides are
+ * arbitrary, except that of the last dimension. Copies have begun when a call returns; finish blocks until they are
+ * done. follow and knows: ls_device_follow, ls_device_knows. LS_UNSUPPORTED: the device's memory is the host's.
  */
 LS_MUST_USE ls_status ls_executor_scatter_on_device(ls_executor *executor, const ls_binding *binding, const void *array,
                                                     const int64_t *strides);
@@ -207,23 +209,23 @@ LS_MUST_USE ls_status ls_executor_follow(ls_executor *executor, void *stream);
 LS_MUST_USE ls_status ls_executor_knows(ls_executor *executor, const void *address);
 
 /*
- * Sets the document bounds of a micro-batch (ls_image.micro_batches) for the next programs. Sequence b of those that
- * this rank holds has the bounds ends[b*room], ...: n_ends[b] cumulative lengths from 0 to S. From then on a token sees
- * what the mask shows within its document. Programs do not change: they send and compute at most what they were
- * compiled for. ends NULL: no documents. LS_UNSUPPORTED: a mask has no room for another term. LS_INVALID: the job has
- * no typical documents, so that kernels may have been told what their masks are.
+ * Sets the document bounds of a micro-batch (ls_image.micro_batches) for the next programs. Sequence b of this rank's
+ * sequences has the bounds ends[b*room], ...: n_ends[b] cumulative lengths from 0 to S. From then on a token sees only
+ * those tokens of its document that the mask shows it. Programs do not change: they send and compute at most what they
+ * were compiled for. ends NULL: no documents. LS_UNSUPPORTED: a mask has no room for another term. LS_INVALID: the job
+ * has no typical documents, so kernels may have been compiled for fixed masks.
  */
 LS_MUST_USE ls_status ls_executor_set_documents(ls_executor *executor, int micro, const int32_t *ends,
                                                 const int *n_ends, int64_t room);
 
-/* Bytes of an arena that are resident, of common memory this rank's share; 0 if the system does not say. */
+/* Resident bytes of an arena (of common memory: of this rank's share); 0 if the system does not say. */
 int64_t ls_executor_resident(const ls_executor *executor, ls_space space);
 /*
  * Bytes of the arenas in huge pages; 0 if the system does not say. In a mapping that other ranks' arenas share, all
  * its huge pages are taken to be this rank's, as far as they fit in its arenas: an upper bound.
  */
 int64_t ls_executor_huge(const ls_executor *executor);
-/* Bytes of the device's memory that recordings of its programs took, as far as the device says. */
+/* Bytes of the device's memory that the recordings of programs take, as far as the device says. */
 int64_t ls_executor_recorded(const ls_executor *executor);
 
 int ls_executor_rank(const ls_executor *executor);
@@ -233,14 +235,14 @@ const ls_image *ls_executor_image(const ls_executor *executor);
 /* --- the record of an executor (trace.c) ----------------------------------------------------------------------- */
 
 /*
- * The `instr` of spans that are no instruction: a whole run of a program; a time in which the rank slept because all
- * queues waited.
+ * The `instr` of spans that are not of an instruction: a whole run of a program; a time in which the rank slept because
+ * all queues waited.
  */
 enum { LS_SPAN_PROGRAM = -1, LS_SPAN_ASLEEP = -2 };
 
 /*
- * Seconds on the host's monotonic clock, the same for all its processes. A wait's span begins when the wait first
- * blocks its queue.
+ * Seconds on the host's monotonic clock, which is the same for all processes of the host. The span of a wait begins
+ * when the wait first blocks its queue.
  */
 typedef struct ls_span_time {
     double begin, end;
@@ -249,8 +251,9 @@ typedef struct ls_span_time {
 } ls_span_time;
 
 /*
- * Records spans from now on, in a ring of the newest `spans` >= 1 that is allocated here, so that recording allocates
- * nothing. Once per executor. Without a record, it costs one branch per instruction. LS_NO_MEMORY names the bytes.
+ * Records spans from now on, in a ring of the newest `spans` >= 1 spans. The ring is allocated here, so that recording
+ * allocates nothing. Once per executor. If spans are not recorded, this costs one branch per instruction. LS_NO_MEMORY
+ * names the bytes.
  */
 LS_MUST_USE ls_status ls_executor_record(ls_executor *executor, size_t spans);
 

@@ -39,17 +39,17 @@ ls_status ls_executor_clear(ls_executor *ex, const ls_operand *operand) {
 
 /* --- tables ------------------------------------------------------------------------------------------------------- */
 
-/* Of one sequence. */
+/* The number of spans of one sequence. */
 static int64_t spans_of(const ls_mask_binding *binding) {
     return binding->query_count * binding->spans.view.size[2] / 2;
 }
 
-/* Those of keys of earlier slices are the spans of its own slice. */
+/* Whether the binding has a table of its own; masks for keys of earlier slices use the table of their own slice. */
 static bool has_own_spans(const ls_mask_binding *binding) { return binding->keys == binding->slice; }
 
 /*
- * Writes the rows of sequence b in a table of spans. The mask may show less than the mask that the program was compiled
- * for.
+ * Writes the rows of sequence b in a table of spans. The mask may show fewer tokens than the mask that the program was
+ * compiled for.
  */
 static ls_status write_spans(ls_executor *ex, const ls_mask_binding *binding, int64_t b, const ls_mask *mask) {
     LS_ASSERT(ls_mask_width(mask) == binding->spans.view.size[2] / 2);
@@ -60,7 +60,7 @@ static ls_status write_spans(ls_executor *ex, const ls_mask_binding *binding, in
     return ls_executor_write(ex, &rows, ex->spans);
 }
 
-/* The group of a parameter for every unit that this rank updates and that holds some of it, -1 for the others. */
+/* For each unit of the flat space: the group of the parameter of which this rank updates elements there; else -1. */
 static void fill_groups(const ls_executor *ex, const ls_binding *binding, int32_t *group) {
     const ls_image *image = ex->image;
     for (int64_t u = 0; u < ls_view_elements(&binding->operand.view); u++) group[u] = -1;
@@ -160,8 +160,8 @@ ls_status ls_executor_set_documents(ls_executor *ex, int micro, const int32_t *e
 typedef struct index_map {
     int64_t n;
     int64_t global_stride; /* elements */
-    int64_t first;         /* global index of local index 0, or what is added to the map's */
-    const int32_t *map;    /* NULL: they follow each other */
+    int64_t first;         /* global index of local index 0; with a map, added to the map's indices */
+    const int32_t *map;    /* NULL: the global indices are consecutive */
 } index_map;
 
 typedef struct transfer {
@@ -204,7 +204,7 @@ static int64_t place_of(const index_map *m, int64_t i) {
     return ((m->map != NULL ? m->map[i] : i) + m->first) * m->global_stride;
 }
 
-/* The last two dimensions from `dim` on: rows that are one copy each. */
+/* Copies the last two dimensions, `dim` and the next one: each row is one copy. */
 static size_t move_rows(const transfer *t, int dim, char *local, char *global) {
     const index_map *m = &t->dim[dim], *inside = &t->dim[dim + 1];
     const size_t bytes = t->element * (size_t)inside->n;
@@ -236,7 +236,7 @@ static size_t move(const transfer *t, int dim, char *local, char *global) {
     return done;
 }
 
-/* Copies `count` indices of dimension `dim`, and what is inside them, by way of the stage; they fit into it. */
+/* Copies `count` indices of dimension `dim`, and what is inside them, through the stage, which has room for them. */
 static ls_status move_run(const ls_executor *ex, const transfer *t, const ls_operand *part, int dim, int64_t start,
                           int64_t count, char *global) {
     transfer run = *t;
@@ -252,7 +252,7 @@ static ls_status move_run(const ls_executor *ex, const transfer *t, const ls_ope
     return t->to_local ? write_operand(ex, &slice, ex->stage) : ls_ok();
 }
 
-/* As move, for a part of the bound tensor that the device has. */
+/* Like move, for a part of the bound tensor in the device's memory. */
 static ls_status move_part(const ls_executor *ex, const transfer *t, const ls_operand *part, int dim, char *global) {
     LS_ASSERT(dim < t->ndim && dim < LS_MAX_DIMS && t->dim[dim].n > 0);
     const index_map *m = &t->dim[dim];
@@ -269,7 +269,7 @@ static ls_status move_part(const ls_executor *ex, const transfer *t, const ls_op
     return ls_ok();
 }
 
-/* What this rank has in a tensor of the flat space, from or to whole parameters. */
+/* Copies this rank's part of a tensor of the flat space from or to whole parameters. */
 static ls_status transfer_flat(const ls_executor *ex, const ls_binding *binding, char *global, bool to_local) {
     const ls_image *image = ex->image;
     const size_t element = ls_dtype_bytes(binding->operand.view.dtype);

@@ -13,7 +13,7 @@ ls_status ls_executor_record(ls_executor *ex, size_t spans) {
         return ls_error(LS_NO_MEMORY, "cannot allocate %zu bytes for a trace of %zu spans", spans * sizeof *ring,
                         spans);
     }
-    for (size_t i = 0; i < spans; i++) ring[i] = (ls_span_time){.instr = LS_SPAN_ASLEEP}; /* touches the pages */
+    for (size_t i = 0; i < spans; i++) ring[i] = (ls_span_time){.instr = LS_SPAN_ASLEEP}; /* maps the pages now */
     *trace = (ls_trace){.ring = ring, .capacity = spans};
     ex->trace = trace;
     return ls_ok();
