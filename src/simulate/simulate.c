@@ -1,6 +1,7 @@
 /*
- * A discrete simulation of all ranks: in each round the class of ranks with the earliest next event advances by one
- * event. The first rank of a class is played for all of them: what it awaits, the class of the rank that says it says.
+ * A discrete-event simulation of all ranks: in each round, the class of ranks with the earliest next event advances by
+ * one event. Only the first rank of each class is simulated. When this rank awaits a signal of a peer, it awaits the
+ * signal of the class to which the peer belongs.
  */
 #include "simulate/simulate.h"
 
@@ -11,42 +12,42 @@
 typedef struct simulated simulated;
 typedef struct waiter waiter;
 
-/* What a class says at one end of a channel, in one of its uses. */
+/* The signal that a class sends ("says") at one end of a channel, in one use of the channel. */
 typedef struct said {
-    double at; /* when it arrives; INFINITY: not said yet */
-    int instr; /* that says it */
+    double at; /* when the signal arrives; INFINITY: not sent yet */
+    int instr; /* the instruction that sends it */
     waiter *first;
 } said;
 
-/* A queue whose head awaits something. */
+/* A queue whose head awaits a signal. */
 struct waiter {
     simulated *who;
-    int head;     /* the instruction of which the rest holds; -1: none */
-    int peer;     /* the rank that says it */
-    said *on;     /* NULL: nobody does */
-    waiter *next; /* of those that wait for the same */
-    bool listed;  /* among them */
+    int head;     /* the instruction to which the other members apply; -1: none */
+    int peer;     /* the rank that sends the signal */
+    said *on;     /* the signal; NULL: nobody sends it */
+    waiter *next; /* the next queue that waits for the same signal */
+    bool listed;  /* the queue is in the list of the signal */
 };
 
 /*
- * The state of a class. Where its queues run concurrently each has a clock, else all share the first: that of the
- * thread that executes them in turn.
+ * The state of a class. If its queues run concurrently, each has a clock; otherwise all share the first clock, that of
+ * the thread that executes them in turn.
  */
 struct simulated {
     const ls_image *image;
     const ls_program *program;
-    int rank; /* the first */
+    int rank; /* the first of the class */
     ls_cursor cursor;
-    double *clock;   /* by queue: when the last instruction that it began ends */
-    double *end;     /* by instruction that has been begun */
-    double *held;    /* by queue: since when the wait at the head blocks it; -1: it does not */
+    double *clock;   /* by queue: the end of the last instruction that was begun */
+    double *end;     /* by instruction: its end, once it has been begun */
+    double *held;    /* by queue: since when a wait at its head blocks it; -1: no wait does */
     waiter *waiting; /* by queue */
     said *said;      /* [end of a channel][use] */
     size_t *first;   /* [end of a channel]: index of its first entry in `said` */
     double *far;     /* [instruction]: bytes that come from memory, not from a cache */
     double now;      /* the latest of the clocks */
-    double wake;     /* time of its next event; INFINITY: unknown until another class says something */
-    int place;       /* in the agenda; -1: it is not there */
+    double wake;     /* time of the next event; INFINITY: unknown until another class sends a signal */
+    int place;       /* in the agenda; -1: not in the agenda */
     ls_simulated_rank times;
 };
 
@@ -67,7 +68,7 @@ typedef struct simulation {
 
 /* --- the agenda --------------------------------------------------------------------------------------------------- */
 
-/* Of two with the same time, the event of the lower ranks comes first. */
+/* If two events have the same time, that of the class with the lower first rank comes first. */
 static bool comes_before(const simulated *a, const simulated *b) {
     return a->wake != b->wake ? a->wake < b->wake : a < b;
 }
@@ -105,9 +106,9 @@ static void remove_first(simulation *p) {
     settle(p, last);
 }
 
-/* --- what classes say --------------------------------------------------------------------------------------------- */
+/* --- signals ------------------------------------------------------------------------------------------------------ */
 
-/* Each end of a channel says one thing in each of its uses, to the other end. */
+/* Each end of a channel sends one signal to the other end in each use of the channel. */
 static void make_said(simulation *p, simulated *w) {
     const int ends = LS_SIDES * w->program->n_channels;
     size_t entries = 0;
@@ -120,13 +121,13 @@ static void make_said(simulation *p, simulated *w) {
     for (size_t i = 0; i < entries; i++) w->said[i].at = INFINITY;
 }
 
-/* What is said at that end of the channel in that use; NULL: the class says nothing then. */
+/* The signal sent at this end of the channel in this use; NULL: the class sends none. */
 static said *find_said(const simulated *w, int channel, int side, uint64_t generation) {
     if (channel >= w->program->n_channels || generation > w->program->channels[channel].uses[side]) return NULL;
     return &w->said[w->first[LS_SIDES * channel + side] + generation - 1];
 }
 
-/* What the head of a queue awaits. */
+/* The signal that the head of a queue awaits. */
 static waiter *find_awaited(const simulation *p, simulated *w, int q, int head) {
     waiter *waiting = &w->waiting[q];
     const ls_instr *instr = &w->program->instrs[head];
@@ -139,7 +140,7 @@ static waiter *find_awaited(const simulation *p, simulated *w, int q, int head) 
     return waiting;
 }
 
-/* When what is awaited arrives; INFINITY if that is not known yet, or what is said there is said to another rank. */
+/* When the awaited signal arrives; INFINITY if this is not known yet, or if the signal goes to another rank. */
 static double arrival(const simulation *p, waiter *waiting) {
     said *on = waiting->on;
     if (on == NULL) return INFINITY;
@@ -154,7 +155,7 @@ static double arrival(const simulation *p, waiter *waiting) {
     return ls_peer_rank(from->image, to, waiting->peer) == waiting->who->rank ? on->at : INFINITY;
 }
 
-/* Says what instruction i says, and wakes who waits for it. */
+/* Sends the signal of instruction i, and wakes the classes that wait for it. */
 static void say(simulation *p, simulated *w, int i, double at) {
     const ls_instr *instr = &w->program->instrs[i];
     said *it = find_said(w, instr->channel, (int)ls_instr_side(instr), instr->generation);
@@ -204,7 +205,10 @@ static void report_span(const simulation *p, const simulated *w, int instr, doub
         if (p->class_of[r] == (int)(w - p->class)) p->watch->on_span(p->watch->context, r, instr, begin, end);
 }
 
-/* Whether and when the next event is; of several at one time that of compute goes last, as in the executor. */
+/*
+ * The time of the next event, and its queue; INFINITY and -1: none is known. Among queues with the same time, the
+ * compute queue is last, as in the executor.
+ */
 static double find_next(const simulation *p, simulated *w, int *queue) {
     double soonest = INFINITY;
     *queue = -1;
@@ -217,7 +221,7 @@ static double find_next(const simulation *p, simulated *w, int *queue) {
     return soonest;
 }
 
-/* Advances the class by its next instruction, unless that turns out to begin later: what came was for another one. */
+/* Advances the class by its next instruction, unless it begins later than expected: the signal was for another one. */
 static void step(simulation *p, simulated *w) {
     int q, unused;
     const double begin = find_next(p, w, &q);
@@ -225,7 +229,7 @@ static void step(simulation *p, simulated *w) {
         w->wake = begin;
         return;
     }
-    LS_ASSERT(q >= 0); /* or the time of its next event would not be known */
+    LS_ASSERT(q >= 0); /* otherwise the time of the next event would be unknown */
     const double *clock = clock_of(p, w, q);
     const int i = ls_cursor_head(&w->cursor, q);
     if (clock == &w->clock[LS_COMPUTE] && begin > *clock) {
@@ -237,7 +241,7 @@ static void step(simulation *p, simulated *w) {
     report_span(p, w, i, from, w->end[i]);
     w->held[q] = -1;
     ls_cursor_advance(&w->cursor, q);
-    ls_cursor_complete(&w->cursor, q, i); /* what was put has been copied */
+    ls_cursor_complete(&w->cursor, q, i); /* if it is a put, the bytes have been copied */
     w->times.end = w->now;
     w->wake = find_next(p, w, &unused);
     if (ls_cursor_has_ended(&w->cursor)) w->times.waiting += w->now - w->clock[LS_COMPUTE];
@@ -282,7 +286,7 @@ static simulated begin_class(simulation *p, const ls_image *image, int rank, int
     return w;
 }
 
-/* The classes, in the order of their first ranks: ranks with the same image are one. */
+/* Makes the classes, in the order of their first ranks. Ranks with the same image are one class. */
 static void begin_classes(simulation *p, const ls_image *const *images, int program) {
     p->class = LS_NEW_ARRAY(p->arena, simulated, p->ranks);
     p->class_of = LS_NEW_ARRAY(p->arena, int, p->ranks);
@@ -311,7 +315,7 @@ double ls_simulate_alone(const ls_image *image, int program, const ls_rates *rat
     const double *far = ls_program_far(image, program, rates->cache, arena);
     double *end = LS_NEW_ARRAY(arena, double, p->n_instrs + 1), *clock = LS_NEW_ARRAY(arena, double, p->queues + 1);
     double last = 0;
-    for (int i = 0; i < p->n_instrs; i++) { /* the list's order is one that queues allow */
+    for (int i = 0; i < p->n_instrs; i++) { /* the order of the list is a possible order of execution */
         const ls_instr *instr = &p->instrs[i];
         double *now = &clock[rates->overlap ? instr->queue : LS_COMPUTE];
         for (int k = 0; k < instr->n_after; k++) *now = fmax(*now, end[instr->after[k].instr]);
