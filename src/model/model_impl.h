@@ -86,7 +86,7 @@ typedef struct ls_model_config {
     ls_rope local_rope;                /* of layers with a window; theta 0: as in the other layers */
     double embedding_scale;            /* factor of rows of the embedding table; 0: 1 */
     double residual_scale;             /* factor of what a block adds; 0: 1 */
-    bool wide_residual;                /* the sums of blocks and their inputs have type G (in ls_mixers_build) */
+    bool wide_residual;                /* the residual stream has type G (in ls_mixers_build) */
     double logit_scale, logit_divisor; /* factor and divisor of the model's logits; 0: 1 */
     bool embedding_by_width;           /* embedding_scale is sqrt(hidden size) */
     ls_activation activation;

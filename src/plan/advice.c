@@ -76,7 +76,7 @@ ls_status ls_plan_advise(const ls_plan_variants *variants, const ls_plan_request
     if (refused->n_candidates == 0 || nearest->refused[0] != 0 || nearest->fits) return refusal;
     advice a = {.variants = variants, .request = request, .nearest = refused->target};
     ls_strategies_print(&nearest->strategies, a.strategy);
-    /* What no saving reduces is as much for any sequence, and at best divided by the ranks. */
+    /* The bytes that no saving reduces are the same for any sequence, and more ranks can at best divide them. */
     const bool any_seq = (int64_t)nearest->least <= request->memory;
     const bool any_ranks = (int64_t)nearest->least / MOST_TIMES <= request->memory;
     const int64_t seq = any_seq ? longest_that_fits(&a, ls_max(1, variants->seq / SEQ_STEPS)) : 0;

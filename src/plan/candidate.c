@@ -1,4 +1,4 @@
-/* One candidate: what it cuts over the ranks and saves to fit into the memory allowed, and what it then costs. */
+/* One candidate: what it cuts over the ranks and saves to fit into the allowed memory, and what it then costs. */
 #include "plan/plan_impl.h"
 
 #include <math.h>
@@ -25,18 +25,21 @@ ls_target ls_plan_target(const ls_plan_request *request, const ls_plan_candidate
                        .saving = c->saving};
 }
 
-/* What the costing of a candidate goes by. */
+/* The data that costing a candidate uses. */
 typedef struct costing {
     const ls_job *job;
     const ls_plan_request *request;
     ls_plan_found *found;
     const ls_layout *layout;
     bool together; /* all ranks are simulated */
-    bool fewest;   /* the fewest bytes are sought though they are too many */
-    double best;   /* seconds of a candidate that fits */
+    bool fewest;   /* the fewest bytes are sought, although these are more than allowed */
+    double best;   /* seconds of the best candidate that fits */
 } costing;
 
-/* Costs the candidate with the saving of its target, and says whether it fits. A refusal is written into it. */
+/*
+ * Costs the candidate with the saving of its target, and finds whether it fits. A refusal is written into the
+ * candidate.
+ */
 static ls_status cost_target(const costing *by, const ls_target *target, ls_plan_candidate *c) {
     const ls_plan_request *request = by->request;
     c->saving = target->saving;
@@ -48,8 +51,9 @@ static ls_status cost_target(const costing *by, const ls_target *target, ls_plan
 }
 
 /*
- * Finds what the candidate must save, and costs it. If another rank needs more than rank 0, rank 0 is allowed that much
- * less. Where only what fits is asked, a candidate whose rank 0 does not fit has the bytes of that rank, and no others.
+ * Finds what the candidate must save, and costs it. If another rank needs more than is allowed, rank 0 is tried again
+ * with that much less. With only_fit, if rank 0 does not fit, the candidate gets the bytes of rank 0, and nothing else
+ * is computed.
  */
 static ls_status cost_with_saving(const costing *by, ls_target *target, ls_plan_candidate *c) {
     enum { TRIES = 3 };
@@ -77,13 +81,13 @@ static ls_status cost_with_saving(const costing *by, ls_target *target, ls_plan_
 }
 
 /*
- * Costs the candidate as it is first, unless all ranks are simulated. If that does not fit, nothing is sought that it
- * could save where that would not make it fit, nor where it takes much longer than the best one even so.
+ * Unless all ranks are simulated, first costs the candidate without savings. If it does not fit in this way, savings
+ * are not sought if they cannot make it fit, or if it takes much longer than the best candidate even without them.
  */
 static ls_status cost_with_layout(const costing *by, ls_plan_candidate *c) {
     ls_target target = ls_plan_target(by->request, c);
     target.made = by->layout;
-    const double much_longer = 1.1; /* both are without waiting */
+    const double much_longer = 1.1; /* both times are without waiting */
     if (!by->together && !by->request->only_fit) {
         ls_plan_candidate as_it_is = *c;
         size_t lacking;
@@ -100,8 +104,8 @@ static ls_status cost_with_layout(const costing *by, ls_plan_candidate *c) {
 }
 
 /*
- * The modes to try, least cut first. To keep all of the optimiser's state on every rank sends as much as to cut it, and
- * every rank updates all parameters, so that is done only on request.
+ * The modes to try, the one that cuts least first. Keeping all of the optimiser's state on every rank sends as much as
+ * cutting it, and every rank then updates all parameters, so that mode is only used on request.
  */
 static void shards_for(const ls_plan_request *request, const ls_plan_candidate *c, int *first, int *last) {
     *first = request->canonical ? LS_SHARD_GRADIENTS : LS_SHARD_OPTIMIZER;
@@ -111,18 +115,18 @@ static void shards_for(const ls_plan_request *request, const ls_plan_candidate *
     if (ls_mesh_ranks(&c->mesh) == 1) *last = *first;
 }
 
-/* Whether the candidate is known to need more with that mode than `most`, whatever is saved. */
+/* Whether it is known that the candidate, cut by that mode, needs more than `most` bytes, whatever it saves. */
 static bool is_beyond(const costing *by, const ls_plan_candidate *c, int mode, size_t most) {
     return most > 0 && ls_plan_found_least(by->found, &c->mesh, mode) > most;
 }
 
-/* Chooses what is cut over the ranks: as little as fits. */
+/* Chooses what is cut over the ranks: as little as is needed to fit. */
 static ls_status cost_with_least_shard(const costing *by, int first, int last, ls_plan_candidate *c) {
     const ls_plan_candidate bare = *c;
     bool none = true;
     for (int m = first; m <= last && !c->fits; m++) {
         ls_plan_candidate tried = bare;
-        const bool shown = by->together || (m == last && !by->request->only_fit); /* though it does not fit */
+        const bool shown = by->together || (m == last && !by->request->only_fit); /* costed although it does not fit */
         if (is_beyond(by, c, m, (size_t)by->request->memory) && !shown) continue;
         tried.shard = &ls_shard_modes[m];
         const ls_status status = cost_with_layout(by, &tried);
@@ -133,7 +137,10 @@ static ls_status cost_with_least_shard(const costing *by, int first, int last, l
     return ls_ok();
 }
 
-/* Of what can be cut over the ranks, that with which the candidate needs fewest bytes: the least cut of equals. */
+/*
+ * Chooses the cut over the ranks with which the candidate needs the fewest bytes; of equal ones, the one that cuts
+ * least.
+ */
 static ls_status cost_with_fewest(const costing *by, int first, int last, ls_plan_candidate *c) {
     const ls_plan_candidate bare = *c;
     for (int m = last; m >= first; m--) {
@@ -153,7 +160,7 @@ static ls_status cost_with_shard(const costing *by, ls_plan_candidate *c) {
     return by->fewest ? cost_with_fewest(by, first, last, c) : cost_with_least_shard(by, first, last, c);
 }
 
-/* Costs a candidate; its layout is made once for all its programs. */
+/* Costs a candidate. Its layout is made once for all its programs. */
 static ls_status cost_candidate(costing by, ls_plan_candidate *c) {
     const ls_target target = ls_plan_target(by.request, c);
     ls_arena *arena = ls_arena_create();
@@ -168,7 +175,7 @@ static ls_status cost_candidate(costing by, ls_plan_candidate *c) {
     return status;
 }
 
-/* The candidate before it was costed, with what it cuts over the ranks. */
+/* The candidate as it was before it was costed, but with what it cuts over the ranks. */
 static ls_plan_candidate uncosted(const ls_plan_candidate *c) {
     return (ls_plan_candidate){.mesh = c->mesh,
                                .schedule = c->schedule,
@@ -186,7 +193,10 @@ ls_status ls_plan_simulate_candidate(const ls_job *job, const ls_plan_request *r
                           c);
 }
 
-/* Where only what fits is asked, one that does among a few ranks is costed among all, as the best one of a plan is. */
+/*
+ * With only_fit, a candidate that fits by a few of its ranks is costed again by all ranks, as is done for the best one
+ * of a plan.
+ */
 ls_status ls_plan_cost_candidate(const ls_job *job, const ls_plan_request *request, double best, ls_plan_found *found,
                                  ls_plan_candidate *c) {
     LS_TRY(cost_candidate((costing){.job = job, .request = request, .found = found, .best = best}, c));

@@ -200,7 +200,7 @@ static ls_status launch_trip(ls_device_pair *pair, ls_pair_trip trip, size_t byt
 }
 
 /*
- * *seconds: of n trips together. They are launched behind a hold, if the device has holds, with one more trip in front,
+ * *seconds: time of n trips together. If the device has holds, they are launched behind a hold, after one more trip,
  * which is not timed.
  */
 static ls_status time_trips(ls_device_pair *pair, ls_pair_trip trip, size_t bytes, int n, double *seconds) {

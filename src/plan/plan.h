@@ -263,10 +263,10 @@ LS_MUST_USE ls_status ls_host_measure(const ls_host_of *of, ls_host *out, ls_row
  *     ls_timed_call_close(&timed);
  *     ls_timed_place_close(&place);
  *
- * On a device that executes launches immediately, a run is one launch. On other devices it is as many launches as take a
- * few milliseconds together. They are held until the last one has been launched, so that the device executes one after
- * the other without waiting for the host; the time of a hold alone is subtracted. The result is therefore the device's
- * time, with an error below one percent.
+ * On a device that executes launches immediately, a run is one launch. On other devices it is as many launches as take
+ * a few milliseconds together. They are held until the last one has been launched, so that the device executes one
+ * after the other without waiting for the host; the time of a hold alone is subtracted. The result is therefore the
+ * device's time, with an error below one percent.
  */
 
 /* A device on which calls are timed. Must not be moved while calls are open. */

@@ -84,9 +84,9 @@ ls_status ls_plan_strategies(const ls_plan_request *request, const ls_graph *g, 
     return ls_ok();
 }
 
-/* --- those beside the best ---------------------------------------------------------------------------------------- */
+/* --- strategies for one kind of layers, beside the best candidate's ----------------------------------------------- */
 
-/* What a step tries: another name for one kind of layers; the other names stay. */
+/* What one step tries: another name for one kind of layers. The names for the other kinds stay. */
 typedef struct step {
     bool (*free)(const ls_plan_request *request, const ls_strategies *named, const layers *has);
     int (*names)(const ls_mesh *mesh, const char *out[LS_STRATEGIES_MOST]);

@@ -75,8 +75,9 @@ static ls_status time_launches(ls_timed_place *place, ls_timed_call *t, int n, d
 }
 
 /*
- * The same if a queue can be held: all are launched behind a hold and one more launch, from the end of which they are
- * timed, since what is behind a hold may begin late (a millisecond on an H200).
+ * The same if a queue can be held. A first launch, which is not timed, and the timed ones are launched behind a hold.
+ * Time counts from the end of the first launch, because the work behind a hold may begin late (by a millisecond on an
+ * H200).
  */
 static ls_status time_held_launches(ls_timed_place *place, ls_timed_call *t, int n, double *seconds) {
     ls_event hold;
@@ -256,7 +257,7 @@ void ls_timed_call_close(ls_timed_call *t) {
     if (t->arena != NULL) ls_device_free(t->place->device, t->arena);
 }
 
-/* --- by all that computes side by side ---------------------------------------------------------------------------- */
+/* --- on everything that computes concurrently --------------------------------------------------------------------- */
 
 static ls_status open_one(ls_timed_calls *calls, ls_timed_place *place, ls_kernel_id id, ls_dtype dtype,
                           const ls_kernel_call *call) {

@@ -1,9 +1,9 @@
 /*
- * gated_norm: a norm over the last dimension and a gate in one pass, x·rstd·weight·silu(gate) with
- * rstd = 1 / sqrt(mean(x²) + epsilon), as behind a gated delta rule (arXiv 2412.06464), or with the gate in front of
- * the norm, a·rstd·weight with a = x·silu(gate), as behind the state space of Mamba-2 (arXiv 2405.21060). Its gradient
- * computes rstd again, for which it reads nothing that it does not need anyway, so nothing is kept but the inputs. A
- * weight [G,E] has a row for each of G groups, which are the dimension in front of the last.
+ * gated_norm: a norm over the last dimension and a gate in one pass: x·rstd·weight·silu(gate) with rstd = 1 /
+ * sqrt(mean(x²) + epsilon), as after a gated delta rule (arXiv 2412.06464); or, with the gate before the norm,
+ * a·rstd·weight with a = x·silu(gate), as after the state space of Mamba-2 (arXiv 2405.21060). Only the inputs are
+ * kept: the gradient computes rstd again, from tensors that it reads anyway. A weight [G,E] has a row for each of G
+ * groups, which are the second last dimension.
  */
 #include "graph/graph_impl.h"
 
@@ -73,7 +73,7 @@ static void grad_dims(const ls_graph *g, const ls_node *node, char *text) {
     strcpy(text, has_groups(g, node) ? "*gE,gE,*gE,*gE,gE>*gE,gE,*gE" : "*E,E,*E,*E,E>*E,E,*E");
 }
 
-/* As of rmsnorm and of swiglu. */
+/* As for rmsnorm and swiglu. */
 static double norm_flops(const ls_view *in, const ls_view *out, const void *params) {
     (void)out, (void)params;
     return 16.0 * (double)ls_view_elements(&in[X]);
