@@ -73,7 +73,7 @@ static int use_at(const exchange *x, const end *e, uint64_t k) {
     return x->ex->programs[e->program].uses.first[LS_SIDES * e->channel + (int)e->side] + (int)k;
 }
 
-/* The instruction of the end's k-th use that an address belongs to. */
+/* The instruction of the end's k-th use that has an address: PUT, RECEIVE, LEASE or BORROW. */
 static const ls_instr *instr_at(const exchange *x, const end *e, uint64_t k) {
     return &program_of(x, e)->instrs[x->ex->programs[e->program].uses.list[use_at(x, e, k)].instr];
 }
@@ -92,7 +92,7 @@ static ls_status lacks_an_end(const exchange *x, const end *e, uint64_t use) {
 
 /* --- ends ----------------------------------------------------------------------------------------------- */
 
-/* Adds the end of a channel to which the instruction, which an address belongs to, belongs. */
+/* Adds the end of a channel at which this instruction, one that has an address, is. */
 static void add_end(exchange *x, int program, const ls_instr *instr, bool tells) {
     const ls_program *p = &x->ex->image->programs[program];
     const int data = ls_channel_word(p, instr->channel, false), free = ls_channel_word(p, instr->channel, true);

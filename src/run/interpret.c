@@ -108,7 +108,7 @@ static void split(ls_interpreter *in, pending_put *p) {
     }
 }
 
-/* Derives the number of rows that are put from the hash that stands for it. */
+/* Derives the number of rows that are put from the hash that takes the place of this number. */
 static void count_rows(ls_interpreter *in, int rank, const ls_instr *instr, const ls_units *count, pending_put *p) {
     const int row = (int)(instr->counted / in->rank[rank].store.unit);
     p->sum = ls_hashes_read(&in->rank[rank].store, count, (uint64_t)instr->number + 1, &in->outcome.poison);

@@ -60,7 +60,7 @@ static ls_status write_spans(ls_executor *ex, const ls_mask_binding *binding, in
     return ls_executor_write(ex, &rows, ex->spans);
 }
 
-/* For each unit of the flat space: the group of the parameter of which this rank updates elements there; else -1. */
+/* For each unit of the flat space: the group of the parameter, if this rank updates some of it in the unit; else -1. */
 static void fill_groups(const ls_executor *ex, const ls_binding *binding, int32_t *group) {
     const ls_image *image = ex->image;
     for (int64_t u = 0; u < ls_view_elements(&binding->operand.view); u++) group[u] = -1;
