@@ -38,7 +38,7 @@ template <int D> struct running {
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
-/* make_logits leaves numbers x, of which a weight is 2^(unit x). */
+/* The factor `unit`: make_logits leaves numbers x, and a weight is 2^(unit x). */
 static __device__ __forceinline__ float unit_of(const forward_problem &p) {
     return p.softcap > 0 || p.scale <= 0 ? 1 : p.scale * LOG2_E;
 }
