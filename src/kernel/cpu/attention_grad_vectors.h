@@ -153,7 +153,7 @@ static void product_by_keys(const head_form *form, scratch *s, const float *rows
     }
 }
 
-/* As `decay` of micro_product: the product is added to what is there. */
+/* Passed as `decay` to micro_product, which then adds the product to C. */
 static const float ones[] = {1, 1, 1, 1, 1, 1};
 _Static_assert(sizeof ones == MICRO_ROWS * sizeof *ones, "one for each row of a register block");
 

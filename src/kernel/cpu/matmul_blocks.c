@@ -21,7 +21,7 @@ extern const ls_kernel LS_CPU_NAME(matmul);
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
 
 typedef struct blocks_plan {
-    int64_t columns, step; /* of C; those of a part, of which the last may have fewer */
+    int64_t columns, step; /* columns of C; columns of a part (the last part may have fewer) */
     int64_t depth;
     bool by_rows; /* a column of C is a row of the matrix; else one of its columns */
     size_t part_bytes, workspace;

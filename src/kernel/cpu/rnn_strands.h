@@ -25,7 +25,7 @@ enum {
     RNN_TOGETHER = 8,      /* strands that are computed in turns */
     RNN_LEAST_PIECE = 512, /* tokens */
     RNN_STRETCH = 32,      /* tokens between two marks */
-    RNN_AHEAD = 4          /* tokens: rows are prefetched so far ahead, too far apart for the prefetcher */
+    RNN_AHEAD = 4          /* tokens ahead that rows are prefetched; they are too far apart for the prefetcher */
 };
 
 typedef struct rnn_strands rnn_strands;
