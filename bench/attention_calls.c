@@ -1,12 +1,13 @@
 /*
- * What a call on a caller's arrays costs beyond the work (longspan/attention.h). One JSON object per line.
+ * The overhead of an attention call on a caller's arrays (longspan/attention.h), beyond the work itself. One JSON
+ * object per line.
  *
  *   build/bench/attention_calls [SEQ [RANKS [CALLS]]]          default: 64 1 2000
  *
- * call: a forward, then a backward call, from begin to end, in microseconds; a tenth of them are below. work: the same
- * programs called by ranks that run a function of the user's (ls_shared_attention_run). beyond: by how much a call
- * takes longer than the work. idle: the caller, or each rank of the work, sleeps for 1 ms before each call: caches are
- * cold and clocks low for both, and for a call the other ranks' threads are asleep.
+ * call: a forward, then a backward call, from beginning to end, in microseconds; the first decile. work: the same
+ * programs, called by ranks that run a function of the user (ls_shared_attention_run). beyond: by how much a call takes
+ * longer than the work. idle: the caller, or each rank of the work, sleeps for 1 ms before each call. Then caches are
+ * cold and clock rates low for both, and in a call the threads of the other ranks are asleep.
  */
 #include "base/base.h"
 #include "longspan/attention.h"
@@ -72,7 +73,7 @@ static void call(ls_shared_attention *a, const ls_attention_arrays *c, int n, bo
     }
 }
 
-/* What a tenth of the samples are below: the cost where nothing else wants the cores. */
+/* The first decile of the samples: the cost when nothing else uses the cores. */
 static double tenth_us(double *x, int n) {
     (void)ls_median(x, n); /* sorts */
     return x[n / 10] * 1e6;

@@ -4,8 +4,8 @@
  *
  *     attention_hosts STRATEGY MESH LAYOUT MASK S HQ HKV D PASSES
  *
- * bf16, one thread a rank. Rank 0 prints "said FORWARD BOTH SENT_FORWARD SENT_BACKWARD": medians over the passes of the
- * slowest rank's seconds, after one that is not counted, and bytes of the busiest rank.
+ * bf16, one thread a rank. Rank 0 prints "said FORWARD BOTH SENT_FORWARD SENT_BACKWARD": the slowest rank's seconds, as
+ * medians over the passes after a first one that is not counted, and the bytes of the busiest rank.
  */
 #include <stdio.h>
 #include <stdlib.h>

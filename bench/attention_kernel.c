@@ -1,7 +1,7 @@
 /*
- * Speed of attention and attention_grad, causal, beside the processor's own peak. One JSON object per line.
- * GFLOP/s count visible pairs only: 2*(D + E) forward, 6*D + 4*E backward, for each query head; D: elements of a head
- * of queries and keys, E: of values.
+ * Speed of causal attention and attention_grad, compared with the processor's peak. One JSON object per line. GFLOP/s
+ * count visible pairs only: 2*(D + E) forward, 6*D + 4*E backward, for each query head; D: elements of a head of
+ * queries and keys, E: of values.
  *
  *   attention_kernel [ISA] [THREADS]     default: the best isa, 1 and 2 threads
  */
@@ -29,7 +29,7 @@ __attribute__((target("avx512f")))
 static double
 peak_seconds(float *sink) {
     vector sum[16];
-#pragma GCC unroll 16 /* all three loops, or the sums live in memory */
+#pragma GCC unroll 16 /* all three loops, because otherwise the sums would be kept in memory */
     for (int i = 0; i < 16; i++) sum[i] = (float)i - (vector){0};
     vector factor = 0.999f - (vector){0}, term = 1e-9f - (vector){0};
     const double start = ls_seconds();

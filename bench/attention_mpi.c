@@ -1,14 +1,15 @@
 /*
  * One-sided puts against two-sided messages: the same ring attention, forward and backward, with the same kernels on
- * the same blocks, 2 ranks of 1 thread. Longspan carries K/V and dK/dV by put and signal; the ring below by MPI, as
- * MPI_Isend and MPI_Irecv around the kernels and as MPI_Sendrecv before them. Built where CMake finds an MPI compiler.
+ * the same blocks, 2 ranks of 1 thread. Longspan carries K/V and dK/dV by put and signal; the ring below carries them
+ * by MPI, with MPI_Isend and MPI_Irecv around the kernels, and with MPI_Sendrecv before them. Built where CMake finds
+ * an MPI compiler.
  *
  *   attention_mpi [S...]          default: 4096 16384 65536; one JSON object per S. LS_ROUNDS=N overrides the number of
  *                                 rounds
  *
- * In each round all three run once, one after the other; medians over the rounds. ratio: of the puts to the better of
- * the two MPI ways, round by round. The MPI ranks are started by mpiexec, which runs this program again; both sides
- * print a checksum of all results, and these must agree.
+ * In each round all three run once, one after the other; the figures are medians over the rounds. ratio: puts over the
+ * faster of the two MPI rings, in each round. The MPI ranks are started by mpiexec, which runs this program again. Both
+ * sides print a checksum of all results, and the checksums must agree.
  */
 #include <math.h>
 #include <mpi.h>
@@ -25,9 +26,9 @@
 enum { RANKS = 2, HQ = 8, HKV = 2, D = 128, MOST_ROUNDS = 32 };
 enum { Q, K, V, GRAD_O, INPUTS };
 
-/* What one run of one side says. */
+/* The output of one run of one side. */
 typedef struct said {
-    double forward, seconds; /* until the last rank is through */
+    double forward, seconds; /* until the last rank is done */
     double checksum;         /* of the absolute values of o, dq, dk and dv */
 } said;
 
@@ -55,7 +56,7 @@ static double sum_of(const ls_bf16 *x, int64_t n) {
     return sum;
 }
 
-/* Short problems run once before they are timed: fresh pages and code would show. */
+/* Short problems run once before they are timed, because page faults and cold code would distort the time. */
 static bool is_short(int64_t S) { return S <= 16384; }
 
 /* --- the ring by MPI ---------------------------------------------------------------------------------------------- */
@@ -67,28 +68,28 @@ typedef struct step {
     void *state;
 } step;
 
-/* One message each way under way. */
+/* One message in each direction that is under way. */
 typedef struct lane {
     int tag;
     MPI_Request requests[2];
 } lane;
 
 /*
- * A rank and its peer. Of a block only the tokens travel that the other rank's queries see: its first ones, under a
- * causal mask.
+ * A rank and its peer. Of a block, only the tokens that the other rank's queries see are sent: under a causal mask, the
+ * first ones.
  */
 typedef struct ring {
     int rank;
     bool overlap; /* MPI_Isend and MPI_Irecv around the kernels, else MPI_Sendrecv before them */
     ls_isa isa;
-    int64_t S, n;        /* tokens of all, of a rank */
-    int64_t shown, seen; /* tokens of my block that the peer sees, of the peer's block that I see */
+    int64_t S, n;        /* tokens in all; of a rank */
+    int64_t shown, seen; /* tokens of this rank's block that the peer sees; of the peer's block that this rank sees */
     int32_t *positions[RANKS];
-    ls_attention_params params[2], grad_params[2]; /* of my own block, of the peer's */
+    ls_attention_params params[2], grad_params[2]; /* for this rank's own block; for the peer's */
     ls_view in[INPUTS], spans;
     ls_view o, lse, delta, dq;
-    ls_bf16 *slot[2];                  /* for the peer's keys, values */
-    float *sum[2], *part[2], *came[2]; /* dk, dv: of my block; mine for the peer's; the peer's for mine */
+    ls_bf16 *slot[2];                  /* for the peer's keys and values */
+    float *sum[2], *part[2], *came[2]; /* dk, dv: of its block; its part for the peer's; the peer's part for its own */
     ls_bf16 *o_narrow, *dq_narrow, *dkv_narrow[2];
     lane lanes[2];
 } ring;
@@ -97,12 +98,12 @@ static ls_view view4(void *data, ls_dtype dtype, int64_t n, int64_t H) {
     return ls_view_dense(data, dtype, 4, (int64_t[]){1, n, H, D});
 }
 
-/* Zeros, in huge pages where the system gives them, as Longspan's arenas are. */
+/* Zeroed memory, in huge pages if the system gives them, as with Longspan's arenas. */
 static void *room(size_t bytes) {
     enum { HUGE_PAGE = 2 << 20 };
     const size_t whole = ls_round_up(bytes + 64, bytes >= HUGE_PAGE ? HUGE_PAGE : 64);
     void *memory = must(aligned_alloc(bytes >= HUGE_PAGE ? HUGE_PAGE : 64, whole));
-    if (bytes >= HUGE_PAGE) (void)madvise(memory, whole, MADV_HUGEPAGE); /* a wish */
+    if (bytes >= HUGE_PAGE) (void)madvise(memory, whole, MADV_HUGEPAGE); /* a request only */
     return memset(memory, 0, whole);
 }
 
@@ -154,7 +155,7 @@ static void make_ring(ring *r) {
     }
 }
 
-/* A kernel is prepared once and its workspace kept, as the executor does. */
+/* Prepares a kernel once and keeps its workspace, as the executor does. */
 static void run_step(const ring *r, step *s, const char *name, ls_dtype dtype, const ls_kernel_call *call) {
     if (s->kernel == NULL) {
         ls_status status = ls_kernel_find(
@@ -176,7 +177,7 @@ typedef struct steps {
     step attend[2], back[2], delta, narrow_o, narrow_dq, narrow_dkv[2], add[2];
 } steps;
 
-/* Keys, then values (or their gradients); with overlap they are under way until `finish`. */
+/* Sends keys, then values (or their gradients); with overlap they are under way until `finish`. */
 static void start(ring *r, void *const from[2], int64_t sent, void *const to[2], int64_t received, MPI_Datatype type) {
     const int peer = 1 - r->rank, out = (int)(sent * HKV * D), in = (int)(received * HKV * D);
     for (int w = 0; w < 2; w++) {
@@ -200,7 +201,7 @@ static void start_blocks(ring *r) {
           MPI_UINT16_T);
 }
 
-/* Hop 0 is my own block, hop 1 what I see of the peer's. */
+/* Hop 0 is this rank's own block, hop 1 the part of the peer's block that it sees. */
 static ls_view keys_at(const ring *r, int hop, int value) {
     return hop == 0 ? r->in[K + value] : view4(r->slot[value], LS_BF16, r->seen, HKV);
 }
@@ -265,7 +266,7 @@ static void backward(ring *r, steps *all) {
     for (int w = 0; w < 2; w++) narrow(r, &all->narrow_dkv[w], view4(r->sum[w], LS_F32, r->n, HKV), r->dkv_narrow[w]);
 }
 
-/* One run of a rank under mpiexec; rank 0 prints what all say. */
+/* One run of a rank under mpiexec; rank 0 prints the result of all ranks. */
 static int mpi_rank(int64_t S, bool overlap) {
     ring r = {.S = S, .overlap = overlap};
     int ranks;
@@ -294,7 +295,7 @@ static int mpi_rank(int64_t S, bool overlap) {
     return 0;
 }
 
-/* Starts the ranks and reads what they say. */
+/* Starts the ranks and reads their result. */
 static ls_status run_mpi(const char *self, int64_t S, bool overlap, said *out) {
     char command[4096], line[256];
     snprintf(command, sizeof command, "'%s' %s %d '%s' --rank %lld %d", LS_MPIEXEC, LS_MPIEXEC_NUMPROC, RANKS, self,
@@ -403,7 +404,7 @@ int main(int argc, char **argv) {
         MPI_Finalize();
         return code;
     }
-    /* Open MPI refuses root, and more ranks than cores, unless it is told. */
+    /* By default Open MPI refuses to run as root, and to run more ranks than cores. */
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
     const char *const *list = argc > 1 ? (const char *const *)argv + 1 : defaults;

@@ -1,13 +1,12 @@
 /*
- * Whether `auto` chooses well: attention with its gradient over a grid of problems; on 2 ranks every candidate of each
- * is run for real, round after round, and the one that was chosen is compared with the fastest. One JSON object per
- * problem, and a last one.
+ * Whether `auto` chooses well. For each problem in a grid of attention with its gradient, every candidate on 2 ranks is
+ * run in each round, and the chosen one is compared with the fastest. One JSON object per problem, and one at the end.
  *
  *   build/bench/choice [RANKS, 2] [ROUNDS, 10] [LONGEST, 8192]    ROUNDS 0: predictions alone, for any number of ranks
  *
- * ratio: the candidate that auto chose over the one that was fastest, the median of pairs run by turns after that was
- * found; 1 where they are the same. Rates: this machine's where `longspan bench machine` has measured them, else
- * nominal.
+ * ratio: the time of the chosen candidate over that of the fastest; the median of pairs of runs made in alternation
+ * after the fastest was found; 1 if they are the same. Rates are this machine's if `longspan bench machine` has
+ * measured them, else nominal.
  */
 #include "base/base.h"
 #include "session/session.h"
@@ -17,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROUNDS = 100, MOST = 256, MOST_CANDIDATES = 256, PAIRS = 3 }; /* so many pairs for each round */
+enum { MOST_ROUNDS = 100, MOST = 256, MOST_CANDIDATES = 256, PAIRS = 3 }; /* PAIRS: pairs for each round */
 
 typedef struct problem {
     int64_t S, Hq, Hkv, D;
@@ -61,7 +60,7 @@ static ls_status build(const problem *p, ls_attention_graph *out) {
                                     out);
 }
 
-/* What the grid is run with. */
+/* The settings with which the grid is run. */
 typedef struct trials {
     const ls_job *job;
     const ls_plan_request *request;
@@ -93,7 +92,10 @@ static ls_status run_all(const trials *t, ls_plan *plan, int *fastest) {
     return ls_ok();
 }
 
-/* The chosen candidate over the other, each time both, by turns first: the median of the pairs' ratios. */
+/*
+ * The time of the chosen candidate over that of the other: the median of the ratios of pairs, in which the two take
+ * turns at being first.
+ */
 static ls_status run_pairs(const trials *t, const ls_plan *plan, int other, double *ratio) {
     double ratios[PAIRS * MOST_ROUNDS];
     for (int round = 0; round < PAIRS * t->rounds; round++) {
@@ -109,8 +111,8 @@ static ls_status run_pairs(const trials *t, const ls_plan *plan, int other, doub
 }
 
 /*
- * The least of many medians is partly luck: so the fastest of the first rounds meets the chosen one again in rounds of
- * their own.
+ * The least of many medians is partly luck. So the candidate that was fastest in the first rounds is compared with the
+ * chosen one again, in separate rounds.
  */
 static ls_status compare(const trials *t, ls_plan *plan, double *ratio) {
     int fastest;

@@ -1,9 +1,9 @@
 /*
- * A put with a signal between two launched ranks, over the transport that LONGSPAN_TRANSPORTS names or the world
- * chooses: what bench/peers/comm_mpi.c measures of MPI's messages. bench/comm_hosts.sh starts both.
+ * A put with a signal between two launched ranks, over the transport that LONGSPAN_TRANSPORTS names or that the world
+ * chooses. bench/peers/comm_mpi.c measures the same with MPI's messages; bench/comm_hosts.sh starts both.
  *
- * Bytes go to a peer who then reads them all, and a signal comes back; of 8 bytes as many come back. Rank 0 prints a
- * line "said put BYTES SECONDS" for each size: the median over its rounds of a trip there and back.
+ * Bytes go to a peer, which reads them all, and a signal comes back; with 8 bytes, 8 bytes come back. Rank 0 prints a
+ * line "said put BYTES SECONDS" for each size: the median, over its rounds, of a trip there and back.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +16,9 @@ enum { WORD_DATA, WORD_ANSWER, WORDS, ROUNDS = 3 };
 typedef struct side {
     ls_comm *comm;
     size_t bytes;
-    char *source, *slot; /* in the heap: source behind slot */
+    char *source, *slot; /* in the heap, source after slot */
     uint64_t generation;
-    uint64_t sum; /* of what was read, so that it is read */
+    uint64_t sum; /* of the bytes read, so that the reads are not optimised away */
 } side;
 
 static void give(const side *s, int word, size_t bytes) {
@@ -64,12 +64,12 @@ static ls_status on_rank(ls_comm *comm, void *context) {
     ls_trip_pin(ls_comm_rank(comm));
     side s = {.comm = comm, .slot = ls_comm_heap(comm)};
     s.source = s.slot + LS_TRIP_LARGEST;
-    memset(s.slot, 1, 2 * LS_TRIP_LARGEST); /* placed by its owner */
+    memset(s.slot, 1, 2 * LS_TRIP_LARGEST); /* so that the pages are placed by their owner */
     for (size_t i = 0; i < LS_COUNT(ls_trip_sizes); i++) {
         s.bytes = ls_trip_sizes[i];
         LS_TRY(measure(&s));
     }
-    if (s.sum == 1) puts("said nothing"); /* never: but the compiler cannot know */
+    if (s.sum == 1) puts("said nothing"); /* never true, but the compiler cannot know that */
     return ls_comm_barrier(comm);
 }
 

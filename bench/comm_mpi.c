@@ -1,14 +1,14 @@
 /*
  * A put with a signal, as `longspan bench comm` measures it, beside Open MPI and MPICH: messages, one-sided puts, and a
- * window of shared memory (bench/peers/comm_mpi.c). Both ends have a processor of their own, and who is given bytes
- * reads them.
+ * window of shared memory (bench/peers/comm_mpi.c). Each end has its own processor, and the receiver of bytes reads
+ * them.
  *
  *   comm_mpi          one JSON object per size. LS_ROUNDS=N overrides the number of rounds
  *
- * In each round all take part once, one after the other; medians over the rounds: of 8 bytes the nanoseconds one way,
- * of more the bytes by the time until they are there, read, and answered. put and in_place are Longspan's. floor: a
- * bare flag, and a plain copy with such a flag, as in `bench comm`. An MPI that is not there is left out, and the
- * reason printed.
+ * In each round every method is measured once, one after the other; the figures are medians over the rounds. For 8
+ * bytes the figure is nanoseconds one way; for more it is the bytes divided by the time until they have arrived, are
+ * read, and are answered. put and in_place are Longspan's. floor: a bare flag, and a plain copy with such a flag, as in
+ * `bench comm`. An MPI that is not installed is left out, and the reason is printed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ enum { SIZES = LS_COUNT(ls_trip_sizes), WAYS = 3, MOST_ROUNDS = 32 };
 static const char *const way_names[WAYS] = {"send", "put", "shared"};
 
 typedef struct mpi {
-    const char *name;    /* as Debian tells them apart: mpicc.NAME, mpiexec.NAME */
+    const char *name;    /* by which Debian distinguishes them: mpicc.NAME, mpiexec.NAME */
     const char *package; /* there */
 } mpi;
 
@@ -45,7 +45,7 @@ typedef struct table {
 
 /* --- Longspan ----------------------------------------------------------------------------------------------------- */
 
-/* A row is of one size and kind; latency is the put's of the smallest size. */
+/* A row is for one size and kind; the latency is that of the put of the smallest size. */
 static ls_status take_row(ls_json_value row, table *t, int round) {
     const char *what;
     int64_t bytes;
@@ -89,7 +89,7 @@ static ls_status run_longspan(table *t, int round) {
 
 /* --- MPI ---------------------------------------------------------------------------------------------------------- */
 
-/* In the unit of bench comm. */
+/* A figure in the unit of bench comm. */
 static double figure_of(size_t size, int64_t bytes, double seconds) {
     return size == 0 ? seconds / 2 * 1e9 : (double)bytes * 1e-9 / seconds;
 }
@@ -115,7 +115,7 @@ static ls_status run_mpi(table *t, size_t who, int round) {
     return code == 0 ? ls_ok() : ls_error(LS_IO, "%s ended with %d", command, code);
 }
 
-/* Its program lies in peers/ beside this one, if CMake found its compiler. */
+/* Finds the MPIs: if CMake found an MPI's compiler, its program lies in peers/ beside this one. */
 static void find_mpis(const char *self, table *t) {
     const char *slash = strrchr(self, '/');
     const int folder = slash == NULL ? 0 : (int)(slash - self) + 1;
@@ -127,7 +127,7 @@ static void find_mpis(const char *self, table *t) {
         fprintf(stderr, "%s: left out, CMake found no mpicc.%s (on Debian: apt-get install %s, then cmake)\n",
                 mpis[who].name, mpis[who].name, mpis[who].package);
     }
-    /* Open MPI refuses root unless it is told, and would bind ranks by itself. */
+    /* By default Open MPI refuses to run as root, and binds ranks itself. */
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
     setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);

@@ -1,15 +1,16 @@
 /*
- * How long it takes to compile the training step of a large model (gradients and AdamW, bf16) for all classes of ranks
- * and to prove it, and how much memory. One JSON object per mesh on standard output.
+ * How much time and memory it takes to compile the training step of a large model (gradients and AdamW, bf16) for all
+ * classes of ranks, and to prove it. One JSON object per mesh on standard output.
  *
  *   make bench
  *   build/bench/compile [bench/compile.json] [sequence, 131072] [MESH[:MICRO-BATCHES] ...]
  *
- * Each class is compiled, proved and let go before the next one. one_rank_seconds: of a class, the median.
- * compile_seconds: of all classes. prove_seconds: of the local verifier. peak_bytes: the most memory that this process
- * has held by then. elapsed_seconds: of both by ls_compile_proved, which takes several classes at once on several
- * cores. play_seconds: the play of all ranks, up to 64, which needs all images at once; 0: not made. image_bytes: what
- * one image holds. slot_bytes: where gradients arrive. Seconds are of processor time but for elapsed_seconds.
+ * Each class is compiled, proved and freed before the next one. one_rank_seconds: compiling one class, the median.
+ * compile_seconds: compiling all classes. prove_seconds: the local verifier. peak_bytes: the most memory that this
+ * process has held so far. elapsed_seconds: compiling and proving with ls_compile_proved, which handles several classes
+ * at once on several cores. play_seconds: the play of all ranks, for up to 64 ranks, which needs all images at once; 0:
+ * not done. image_bytes: the size of one image. slot_bytes: the slots in which gradients arrive. All seconds but
+ * elapsed_seconds are processor time.
  */
 #include "base/base.h"
 #include "format/format.h"
@@ -24,7 +25,7 @@
 
 enum { MOST_PLAYED = 64 };
 
-/* Of this process: those of a core that it has to itself. */
+/* Processor time of this process: the seconds that it would take on a core of its own. */
 static double cpu_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
 static const char *strategy_of(const ls_mesh *mesh) {

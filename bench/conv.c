@@ -1,7 +1,7 @@
 /*
- * The kernels of the convolution in front of a state, and those that do the same in more passes, on the channels of a
- * gated delta rule of Qwen3.5-9B: 16 heads of keys and 32 of values, 128 elements each, 4 taps. One thread, its
- * processor time in ms, the best of seven calls; JSON lines.
+ * The kernels of the convolution before a layer with a state, and the kernels that do the same in more passes, on the
+ * channels of a gated delta rule of Qwen3.5-9B: 16 heads of keys and 32 of values, 128 elements each, 4 taps. Processor
+ * time of one thread in ms, the best of seven calls; JSON lines.
  *
  *   build/bench/conv [S, 2048] [f32|bf16] [isa]
  */
@@ -27,7 +27,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* [1,rows,E], or [rows,E] where ndim is 2. */
+/* A view [1,rows,E], or [rows,E] if ndim is 2. */
 static ls_view make(ls_dtype dtype, int ndim, int64_t rows) {
     const int64_t size[] = {1, rows, E}, n = rows * E;
     void *data = aligned_alloc(64, ls_dtype_bytes(dtype) * (size_t)n);

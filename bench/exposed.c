@@ -1,22 +1,23 @@
 /*
- * How much of a training step is communication that nothing hides. One JSON object on standard output.
+ * How much of a training step is exposed communication: communication that no computation hides. One JSON object on
+ * standard output.
  *
  *   build/bench/exposed CONFIG SEQ STRATEGY RANKS [TRANSPORT [STEPS [awake|asleep [SHARD [WAY]]]]]
  *   build/bench/exposed examples/tiny/config.json 16384 ring 2 chaos:1:0.005 20
  *
- * STRATEGY "dp": each rank has a sequence of its own. SHARD: what is cut over the ranks, as in `train`. WAY: how the
- * states of linear recurrences come to the ranks: maps, owners or heads; the cheapest when left out.
+ * STRATEGY "dp": each rank has its own sequence. SHARD: what is cut over the ranks, as in `train`. WAY: the way in
+ * which ranks compute linear recurrences: maps, owners or heads; the cheapest if left out.
  *
- * A step is program step on weights of zero, the ranks starting together. Of each step and rank:
- *   waiting  all queues waited for other ranks
- *   copying  inside puts
+ * A step is the program step on weights of zero; the ranks start together. For each step and rank:
+ *   waiting  time in which all queues waited for other ranks
+ *   copying  time inside puts
  *   compute  the rest
- * puts: of a rank in a step. imbalance: compute of the busiest rank less the mean over the ranks: what the others must
- * wait for whatever the communication. exposed: waiting and copying, the mean over the ranks, less imbalance. All over
- * the step's time; the medians of STEPS steps after one that warms up.
+ * puts: puts of a rank in a step. imbalance: compute of the busiest rank minus the mean over the ranks, for which the
+ * others must wait whatever the communication costs. exposed: waiting plus copying, the mean over the ranks, minus
+ * imbalance. All are divided by the step's time, and are medians of STEPS steps after one that warms up.
  *
- * asleep: kernels sleep for their nominal time instead of computing, so that the figures tell of the program alone, not
- * of what else runs on the machine's cores, and more ranks than cores can be measured.
+ * asleep: kernels sleep for their nominal time instead of computing. So the figures depend only on the program, not on
+ * what else runs on the machine's cores, and more ranks than cores can be measured.
  */
 #include "base/base.h"
 #include "compile/compile.h"
@@ -44,7 +45,7 @@ typedef struct bench {
     int ranks, batch, steps;
     int puts; /* of rank 0 in a step */
     bool asleep;
-    sample *samples; /* by step and rank; shared */
+    sample *samples; /* by step and rank, in shared memory */
 } bench;
 
 /* --- kernels that sleep ------------------------------------------------------------------------------------------- */
@@ -60,13 +61,16 @@ static void sleep_for(const ls_kernel_call *call, void *state, ls_pool *pool) {
 
 static const ls_kernel asleep = {.run = sleep_for};
 
-/* Shorter ones cost nothing: the clock wakes us 50 microseconds late. */
+/*
+ * The shortest sleep, in seconds. The time of shorter kernels is added up first, because the clock wakes a thread 50
+ * microseconds late.
+ */
 #define SHORTEST 100e-6
 
 static void put_to_sleep(ls_image *image) {
     const ls_rates rates = ls_rates_of(image->kernels, image->isa, image->dtype, image->threads);
     for (int p = 0; p < image->n_programs; p++) {
-        double carried = 0; /* of short kernels, slept by the next */
+        double carried = 0; /* time of short kernels, added to the next sleep */
         for (int i = 0; i < image->programs[p].n_instrs; i++) {
             ls_instr *instr = &image->programs[p].instrs[i];
             if (instr->kind != LS_INSTR_KERNEL) continue;
@@ -84,7 +88,7 @@ static void put_to_sleep(ls_image *image) {
 
 /* --- one rank ----------------------------------------------------------------------------------------------------- */
 
-/* The longest forward attention kernel among what was recorded. */
+/* The longest forward attention kernel in the recorded spans. */
 static double longest_hop(const ls_executor *executor) {
     const ls_image *image = ls_executor_image(executor);
     double most = 0;

@@ -1,7 +1,7 @@
 /*
- * The norm with a gate that layers with a state have, and the kernels that do the same in more passes: behind a gated
- * delta rule of Qwen3.5-9B, 32 heads of 128 elements, and behind a state space of Mamba-2, 5,120 elements in one group
- * or in eight. One thread, its processor time in ms, the best of seven calls; JSON lines.
+ * The gated norm of layers with a state, and the kernels that do the same in more passes: after a gated delta rule of
+ * Qwen3.5-9B, 32 heads of 128 elements, and after a state space of Mamba-2, 5,120 elements in one group or in eight.
+ * Processor time of one thread in ms, the best of seven calls; JSON lines.
  *
  *   build/bench/gated_norm [S, 2048] [f32|bf16] [isa]
  */
@@ -63,7 +63,7 @@ static double measure(const char *name, const ls_kernel_request *of, const ls_ke
     return best * 1e3;
 }
 
-/* Tokens of so many groups of E elements. */
+/* Measures S tokens with `groups` groups of E elements. */
 static void measure_groups(const ls_kernel_request *of, int64_t S, int64_t groups, int64_t E, ls_pool *pool) {
     const ls_dtype T = of->dtype;
     const ls_view x = make(T, 3, S, groups, E), gate = make(T, 3, S, groups, E), y = make(T, 3, S, groups, E),

@@ -1,14 +1,14 @@
 /*
- * Which library should do the matrix products: oneDNN, OpenBLAS, BLIS and libxsmm on the products of a layer, called
- * as Longspan calls them: serially, by each thread on its own tile of C (split by rows).
+ * Which library should do the matrix products: oneDNN, OpenBLAS, BLIS and libxsmm on the products of a layer, called as
+ * Longspan calls them: serially, by each thread on its own tile of C (split by rows).
  *
  *   gcc -std=gnu11 -O3 -march=native -Iinclude -Isrc bench/gemm_peers.c -o build/gemm_peers \
  *       -ldnnl -lxsmmnoblas -lxsmm -lxsmmnoblas -lgomp -lpthread -ldl -lm
  *   build/gemm_peers [seconds per case, 0.03]
  *
- * One line per case: GFLOP/s for each peer, best repetition. Each peer runs in a process of its own, because OpenBLAS
- * and BLIS export the same names and read their environment at load. Operands are warm. Packing of a weight into a
- * library's own layout is done at every call and counted.
+ * One line per case: GFLOP/s of each peer, in its best repetition. Each peer runs in its own process, because OpenBLAS
+ * and BLIS export the same names and read their environment when they are loaded. Operands are in the caches. The time
+ * to pack a weight into a library's own layout is counted in every call.
  */
 #include <dlfcn.h>
 #include <dnnl.h>
@@ -202,7 +202,7 @@ static bool xsmm_make(tile *t, const peer *p) {
     return true;
 }
 
-/* op(B)[K,N] to [N/64][K][64], or for bf16 [N/64][K/2][64][2]. */
+/* Packs op(B)[K,N] as [N/64][K][64], or for bf16 as [N/64][K/2][64][2]. */
 static void xsmm_pack_b(const tile *t, char *out) {
     const int K = t->p.K, step_k = t->p.tb ? 1 : t->ldb, step_n = t->p.tb ? t->ldb : 1;
     for (int n0 = 0; n0 < t->p.N; n0 += BLOCK) {
@@ -284,7 +284,7 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* GFLOP/s of the best repetition; 0 when the peer cannot. */
+/* GFLOP/s of the best repetition; 0: the peer cannot compute the product. */
 static double measure(const peer *p, const product *g, const types *t, int threads, double budget,
                       char *const data[3]) {
     worker w[MOST_THREADS];

@@ -1,5 +1,5 @@
 /*
- * Renders templates as lines of JSON say, for comparisons with the reference (tests/reference/compare_jinja.py):
+ * Renders the templates in lines of JSON, for comparison with the reference (tests/reference/compare_jinja.py):
  * {"template": TEXT, "variables": OBJECT} gives {"text": TEXT} or {"error": TEXT}.
  */
 #include "jinja/jinja.h"

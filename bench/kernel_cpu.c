@@ -1,6 +1,7 @@
 /*
- * Speed of the cpu kernels as the registry gives them: GB/s (bytes that must move, read and write counted once each)
- * for those that memory bounds, GFLOP/s for matmul. One JSON object per line; best of several runs, buffers warm.
+ * Speed of the cpu kernels that the registry chooses: GB/s for memory-bound kernels (the bytes that must move; each
+ * read and each write counts once), GFLOP/s for matmul. One JSON object per line; the best of several runs, with
+ * buffers in the caches.
  *
  *   gcc -std=gnu11 -D_GNU_SOURCE -O2 -Iinclude -Isrc bench/kernel_cpu.c -o build/bench-kernel-cpu \
  *       build/liblongspan.a -ldnnl -lpthread -lm
@@ -25,7 +26,7 @@ typedef struct work {
     const void *params;
     int n_in, n_out;
     operand in[5], out[4];
-    double flops; /* 0: bound by memory */
+    double flops; /* 0: memory-bound */
 } work;
 
 static void stop_unless(ls_status status) {
@@ -34,7 +35,7 @@ static void stop_unless(ls_status status) {
     exit(1);
 }
 
-/* Memory of the operand, touched; adds its bytes. */
+/* Allocates and touches the memory of an operand, and adds its bytes to *bytes. */
 static ls_view make_view(const operand *o, ls_dtype T, double *bytes) {
     const ls_dtype dtype = o->type == 'T' ? T : o->type == 'D' ? LS_F64 : strchr("IZ", o->type) ? LS_I32 : LS_F32;
     const int64_t n = o->rows * o->columns;

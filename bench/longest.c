@@ -1,8 +1,8 @@
 /*
- * The longest sequence of a model of about 100M parameters (bench/models/100m, bf16, AdamW, one micro-batch) on 2 ranks
- * within 8 GiB together, by what is done to save memory. Nothing runs: programs are compiled and their bytes read,
- * which is what `train` maps. Beside its arenas a process holds its code, stacks and tables; that is left out of the
- * budget here.
+ * The longest sequence for which training a model of about 100M parameters (bench/models/100m, bf16, AdamW, one
+ * micro-batch) on 2 ranks fits into 8 GiB in total, with more and more ways of saving memory. Nothing runs: programs
+ * are compiled, and the bytes that `train` would map are read from them. Besides its arenas, a process holds its code,
+ * stacks and tables, for which the budget leaves room.
  *
  *     longest [RANKS [GIB [MODEL]]]
  */
@@ -14,7 +14,7 @@
 
 enum { STEP = 512, MOST = 1 << 20 };
 
-/* What a process holds beside its arenas, as measured on runs of this model. */
+/* The bytes that a process holds besides its arenas, measured in runs of this model. */
 static const int64_t beside = 96 << 20;
 
 static const struct {
@@ -31,7 +31,7 @@ static const struct {
 typedef struct trial {
     const ls_model *model;
     ls_plan_request request;
-    int64_t bytes; /* of a rank, at the last length that fitted */
+    int64_t bytes; /* of a rank, at the longest length that fitted */
 } trial;
 
 static bool fits(trial *t, int64_t seq) {

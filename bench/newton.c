@@ -1,11 +1,11 @@
 /*
- * The diagonal GRU and LSTM by Newton's method (ls_rnn_newton) beside the same cell token by token (ls_rnn): the
- * largest error of a state, and how many states are off by more than a bound, after 1 to 12 steps, over the scale of
- * the cell's numbers and the length of the sequence; how many steps each of eight layers one above the other needs, and
- * what is left after each step; and the time of a forward pass over 16,384 tokens of one sequence, 256 elements, on two
- * threads. x is normal with deviation 1, the cell's numbers normal with deviation `scale`, f32. Upper layers are given
- * the results of those below as they are token by token, normed, through a matrix that gives x deviation 1.
- * One JSON object per line.
+ * The diagonal GRU and LSTM by Newton's method (ls_rnn_newton), compared with the same cell computed token by token
+ * (ls_rnn). Measured are: the largest error of a state, and how many states are off by more than a bound, after 1 to 12
+ * steps, for several scales of the cell's numbers and lengths of the sequence; how many steps each of eight stacked
+ * layers needs, and what is left after each step; and the time of a forward pass over 16,384 tokens of one sequence,
+ * 256 elements, on two threads. x is normal with deviation 1, and the cell's numbers are normal with deviation `scale`,
+ * f32. The input of an upper layer is the result of the layer below, computed token by token, normed, and multiplied by
+ * a matrix that gives x deviation 1. One JSON object per line.
  *
  *   ninja -C build bench_newton && build/bench/newton [layers: only these]
  */
@@ -32,14 +32,14 @@ typedef struct result {
     double *y; /* the caller's */
 } result;
 
-/* What the one rank, a thread, is given: memory of the caller's among it. */
+/* The input of the single rank, which is a thread; some of it is memory of the caller. */
 typedef struct job {
     const work *work;
     int32_t *tokens;
     double *numbers, *y;
 } job;
 
-/* Of an element; both have three gates. */
+/* How many numbers the cell has for each element; both kinds have three gates. */
 static int64_t numbers_of(ls_rnn_kind kind) { return kind == LS_RNN_DIAGONAL_GRU ? 3 : 5; }
 static const char *name_of(ls_rnn_kind kind) { return kind == LS_RNN_DIAGONAL_GRU ? "gru" : "lstm"; }
 
@@ -49,7 +49,7 @@ static void stop_unless(ls_status status) {
     exit(1);
 }
 
-/* One pass; states that have not converged are what is measured. */
+/* Runs one pass. Not converging is no error here, because that is what is measured. */
 static ls_status evaluate(ls_worker *w, double *seconds) {
     ls_step_result step;
     const ls_status status = ls_worker_evaluate(w, &(ls_step){.tokens = 1}, &step);
@@ -105,7 +105,7 @@ static result measure(const work *p) {
     return r;
 }
 
-/* Of states that are not NaN. */
+/* The largest difference of two states, leaving out those that are NaN. */
 static double largest_difference(const result *a, const result *b, int64_t n) {
     double most = 0;
     for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(a->y[i] - b->y[i]));
@@ -135,7 +135,7 @@ typedef struct deep {
     double scale;
 } deep;
 
-/* Of each layer, in front of the first step and behind each. */
+/* What is left in each layer, before the first step and after each step. */
 typedef struct left {
     double missing[LAYERS][MOST_STEPS + 1], squares[LAYERS][MOST_STEPS + 1];
 } left;

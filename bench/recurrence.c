@@ -1,9 +1,10 @@
 /*
- * The kernels of the linear recurrence beside the machine's own f32 products, on the layers of
- * peers/recurrence_calls.c. Each kernel takes turns with a square product of 1,024 on the same threads. One JSON object
- * per line: medians; operations that must be done, where nothing is counted above a diagonal and a gradient is 2.3
- * times the results of a delta rule, and 2.0 times where values are added; share: their rate over that of the product
- * in the same turn. Of one thread the time is that of the processor, so that others on the machine matter less.
+ * The kernels of the linear recurrence, compared with f32 products on this machine, on the layers of
+ * peers/recurrence_calls.c. Each kernel alternates with a square product of side 1,024 on the same threads. One JSON
+ * object per line, with medians. Operations are those that must be done: nothing is counted above a diagonal, and a
+ * gradient counts as 2.3 times the operations of the results for a delta rule, and as 2.0 times if values are added.
+ * share: the rate of these operations over that of the product in the same turn. With one thread, time is processor
+ * time, so that other programs on the machine matter less.
  *
  *   build/bench/recurrence [threads, 1] [S, 2048] [f32|bf16] [rounds, 7] [isa] [part of a kernel's name: gdn.forward]
  */
@@ -63,7 +64,7 @@ static double median(double *x, int n) {
     return x[n / 2];
 }
 
-/* The kernel and the product in turn. */
+/* Measures the kernel and the product in alternation. */
 static void measure(const bench *b, const recurrence_layer *l, const kernel *k, const recurrence_call *product) {
     double seconds[MOST_ROUNDS], products[MOST_ROUNDS], share[MOST_ROUNDS];
     char name[64];
@@ -93,7 +94,7 @@ static void measure_layer(const bench *b, const recurrence_layer *l, const recur
     stop_unless(recurrence_arrays_make(l, b->dtype, b->S, &a));
     const double tokens = (double)(b->S * l->H), D = (double)l->D, E = (double)l->E, shared = 48,
                  forward = tokens * ls_linear_recurrence_flops(&params, D, E),
-                 state = 2 * D * (E + (l->delta ? D : 0)), /* what a map's state is multiplied with, or changed by */
+                 state = 2 * D * (E + (l->delta ? D : 0)), /* operations that multiply or change a map's state */
         mapped = tokens * (state + (l->delta ? state + shared * (2 * D + E) : 0)),
                  back = mapped + (l->delta ? tokens * (2 * D * E + shared * D) : 0);
     kernel all[] = {

@@ -1,13 +1,15 @@
 /*
- * Time of the kernel rnn a token beside a plain loop over the same cell, f32: an sLSTM of 4 heads of 256 elements, with
- * 1 and 16 sequences, and ParaRNN's diagonal GRU of 256 elements over 16,384 tokens of one sequence. The plain loop is
- * C with expf, one token after the other, with R turned, so that the compiler makes vectors of its inner loop.
+ * Time per token of the kernel rnn, compared with a plain loop over the same cell, f32: an sLSTM of 4 heads of 256
+ * elements, with 1 and 16 sequences, and ParaRNN's diagonal GRU of 256 elements over 16,384 tokens of one sequence. The
+ * plain loop is C with expf, one token after the other, with R transposed, so that the compiler vectorises its inner
+ * loop.
  *
- * Then the diagonal cells over 16,384 tokens of one sequence by the number of elements and the scale of the cell's
- * numbers (normal, as x is): all tokens in one call, which may cut the sequence into pieces, beside calls of 512, which
- * do not; whether their results are the same bits; the same of the gradient, rnn_grad, and how far the gradients of the
- * numbers lie apart; and after how many tokens, on average and at most, an element that began at 0 at some token has
- * the results of the whole sequence to the last bit, and how many do not within 512.
+ * Then the diagonal cells over 16,384 tokens of one sequence, for several numbers of elements and scales of the cell's
+ * numbers (normal, as is x). All tokens in one call, which may cut the sequence into pieces, are compared with calls of
+ * 512 tokens, which do not: the time, and whether the results are bitwise equal. The same is done for the gradient,
+ * rnn_grad, with the difference of the gradients of the cell's numbers. Finally: after how many tokens, on average and
+ * at most, an element that started from 0 at some token has bitwise the same results as in the whole sequence, and how
+ * many elements do not within 512 tokens.
  *
  * One JSON object per line; the best of several runs.
  *
@@ -44,7 +46,7 @@ static float *numbers(int64_t n, float scale) {
 
 typedef struct arrays {
     float *x, *weight, *turned, *y, *state;
-    float *states; /* in front of each call: forward they are kept there, backwards they are given; or NULL */
+    float *states; /* before each call: written in the forward pass, read in the backward pass; or NULL */
 } arrays;
 
 static void release(const arrays *a) {
@@ -57,7 +59,7 @@ static void release(const arrays *a) {
 
 static float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
-/* w[row] = R y of a head. */
+/* w[row] = R y for one head. */
 static void multiply(const float *turned, const float *y, int64_t rows, int64_t D, float *w) {
     memset(w, 0, (size_t)rows * sizeof *w);
     for (int64_t j = 0; j < D; j++)
@@ -115,7 +117,7 @@ static void give_inputs(const work *p, const arrays *a, ls_kernel_call *call) {
     call->n_in = 4;
 }
 
-/* `tokens` of those of a view of all. */
+/* The part of a view with `tokens` tokens from `first` on. */
 static ls_view part_of(const ls_view *all, int64_t first, int64_t tokens) {
     ls_view v = *all;
     v.data = (float *)all->data + first * all->stride[1];
@@ -125,7 +127,7 @@ static ls_view part_of(const ls_view *all, int64_t first, int64_t tokens) {
 
 static bool is_of_tokens(const work *p, const ls_view *v) { return v->ndim > 2 && v->size[1] == p->N; }
 
-/* Of what belongs to tokens, those of some. */
+/* The same call on some of the tokens. */
 static ls_kernel_call call_of(const work *p, const ls_kernel_call *all, int64_t first, int64_t tokens) {
     ls_kernel_call call = *all;
     for (int i = 0; i < call.n_in; i++)
@@ -224,11 +226,14 @@ static void make_normal(float *at, int64_t n, double scale, uint64_t stream) {
 }
 
 typedef struct forgetting {
-    double sum, n, never; /* tokens after which elements forget, how many do within PART tokens, how many do not */
+    double sum, n, never; /* the sum of tokens until elements forget; how many do within PART tokens, and do not */
     int64_t most;
 } forgetting;
 
-/* From `first` on, from a state of 0: where the results of each element are y to the end, to the last bit. */
+/*
+ * Starts at token `first` from a state of 0, and finds from which token on the results of each element are bitwise
+ * equal to y.
+ */
 static void add_forgetting(const work *p, const arrays *a, const float *y, int64_t first, ls_pool *pool,
                            forgetting *f) {
     work rest = *p;
@@ -246,7 +251,7 @@ static void add_forgetting(const work *p, const arrays *a, const float *y, int64
     }
 }
 
-/* Of one layer: what rnn_grad is given beside `arrays`, and what it makes. */
+/* For one layer: the inputs of rnn_grad besides `arrays`, and its results. */
 typedef struct gradients {
     float *dy, *dx, *dweight, *dstate;
 } gradients;
@@ -274,9 +279,9 @@ static double time_gradient(const work *p, const arrays *a, const gradients *g, 
     return time_calls(&t, &call, pool);
 }
 
-/* Of all tokens in one call and in calls of PART tokens. */
+/* Times of all tokens in one call, and in calls of PART tokens. */
 typedef struct times {
-    double all, chain, apart; /* seconds; of gradients of numbers, relative to the largest */
+    double all, chain, apart; /* seconds; apart: the difference of the gradients of numbers, relative to the largest */
     bool same;
 } times;
 

@@ -1,10 +1,10 @@
 /*
- * A tokenizer.json over a text: how fast, and what comes out, for tests/reference/compare_tokenizers.py and by itself.
- * One JSON object: bytes and ids, seconds of the fastest encoding and decoding, one thread.
+ * Speed and results of a tokenizer.json on a text, for tests/reference/compare_tokenizers.py and for use alone. One
+ * JSON object: the numbers of bytes and ids, and the seconds of the fastest encoding and decoding, on one thread.
  *
  *   build/bench/tokenizer FOLDER TEXT [ROUNDS, 3] [IDS]
  *
- * IDS: a file for the ids (int32); IDS.txt gets the text made of them.
+ * IDS: a file to which the ids are written (int32); the text decoded from them is written to IDS.txt.
  */
 #include "base/base.h"
 #include "format/format.h"

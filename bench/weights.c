@@ -1,15 +1,15 @@
 /*
- * How long it takes to get a model's weights out of a file into a rank's memory, and how much memory that takes beside
- * the memory that they stay in: straight from the mapping, and by way of f64 as sources without files go. One JSON
- * object per case on standard output.
+ * How long it takes to load a model's weights from a file into a rank's memory, and how much memory that takes besides
+ * the memory of the weights themselves: directly from the mapped file, and through f64, as for sources that are not
+ * files. One JSON object per case on standard output.
  *
  *   make bench
  *   build/bench/weights [FOLDER for the file, /tmp] [millions of parameters, 250] [threads, all]
  *
- * The file is made (bf16, f16 or f32), read once so that it is in the system's cache, and read again by turns in both
- * ways: medians of ROUNDS. cold: the cache was asked to let the file go before (no guarantee). gb_per_second: bytes of
- * the file by seconds. peak_bytes: resident memory at its highest, over what was there before; the file's pages count
- * while they are mapped.
+ * The file is written (bf16, f16 or f32), read once so that it is in the page cache, and then read in both ways in
+ * alternation; the figures are medians of ROUNDS. cold: the system was asked to drop the file from the page cache
+ * before (without a guarantee). gb_per_second: bytes of the file over seconds. peak_bytes: the highest resident memory
+ * minus that before; pages of the file count while they are mapped.
  */
 #include "base/base.h"
 #include "format/format.h"
@@ -37,7 +37,7 @@ static ls_status write_config(const char *folder, int64_t parameters) {
     return ls_file_write(path, text, strlen(text));
 }
 
-/* Numbers around 1 of either sign; what they are makes no difference. */
+/* Writes numbers around 1 and -1; their values do not matter. */
 static ls_status write_file(const ls_image *image, ls_st_dtype dtype, const char *path) {
     enum { BLOCK = 1 << 20 };
     ls_st_entry *entries = calloc((size_t)image->n_flats, sizeof *entries);
@@ -62,7 +62,7 @@ static ls_status write_file(const ls_image *image, ls_st_dtype dtype, const char
     return ls_ok();
 }
 
-/* In bytes; "VmRSS" or "VmHWM", the highest since reset. */
+/* Memory of this process in bytes. what: "VmRSS", or "VmHWM", the highest since the last reset. */
 static int64_t memory_now(const char *what) {
     char line[256];
     long long kib = 0;
@@ -119,7 +119,7 @@ typedef struct readings {
 static ls_status measure(ls_rank *rank, const void *input, void *result) {
     const measuring *m = input;
     readings *out = result;
-    LS_TRY(read_once(rank, m->model, true, &out->of[DIRECT][0])); /* the file's pages are in the cache from here on */
+    LS_TRY(read_once(rank, m->model, true, &out->of[DIRECT][0])); /* from here on the file is in the page cache */
     for (int i = 0; i < ROUNDS; i++)
         for (int way = DIRECT; way <= BY_F64; way++) LS_TRY(read_once(rank, m->model, way == DIRECT, &out->of[way][i]));
     for (int i = 0; i < ROUNDS; i++) {
@@ -146,7 +146,7 @@ static void print(const char *file_type, const char *graph_type, const char *way
     fflush(stdout);
 }
 
-/* One rank, a thread of this process: its memory is what is measured. */
+/* Runs one rank as a thread of this process, whose memory is measured. */
 static ls_status measure_on(const ls_model *model, ls_session *session, const char *folder, ls_st_dtype file_type,
                             ls_dtype dtype) {
     LS_PATH path = NULL;
