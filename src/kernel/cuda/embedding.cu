@@ -1,7 +1,7 @@
 /*
  * Kernels that work on whole rows: embedding copies rows of a table by id; cache_write copies rows into a cache;
  * deal_rows copies the rows that have an id, and collect_rows copies them back to their places; scale_rows multiplies
- * rows by rows of a table. local_ids makes ids of a part of a table of those of the whole table.
+ * rows by rows of a table. local_ids converts ids of a whole table to ids of a part of the table.
  */
 #include "kernel/cuda/rows.h"
 
