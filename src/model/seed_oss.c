@@ -1,6 +1,6 @@
 /*
- * SeedOssForCausalLM (ByteDance Seed Team 2025): Llama with biases on q, k and v; another field is for that of the
- * output.
+ * SeedOssForCausalLM (ByteDance Seed Team 2025): Llama with biases on q, k and v. A separate field decides whether the
+ * output projection has a bias.
  */
 #include "model/model_impl.h"
 

@@ -76,7 +76,10 @@ static ls_status copy_member(const char *text, const char *key, char **out) {
     return *out != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for %s", key);
 }
 
-/* Sets a member of *inner to that of `outer`, or to `otherwise` if neither has it; otherwise NULL: to nothing. */
+/*
+ * Sets a member of *inner to the value in `outer`. If neither has the member, sets it to `otherwise`; with otherwise
+ * NULL, it stays missing. outer_first: the value in `outer` takes precedence over that in *inner.
+ */
 static ls_status inherit(const char *outer, const char *key, bool outer_first, const char *otherwise, char **inner) {
     char *own = NULL, *given = NULL;
     ls_status status = copy_member(*inner, key, &own);

@@ -25,7 +25,7 @@ typedef struct setting {
 
 #define AT(field) offsetof(ls_train_options, field)
 #define HYPER(field) (1 + offsetof(ls_hyperparameters, field))
-/* Zero means that a number was not given. If the lower limit is -1, the user writes -1 for zero. */
+/* Zero means that a number was not given. If the lower limit is -1, a caller gives -1 for zero. */
 static const setting settings[] = {
     {"seq", INTEGER, AT(seq), 1024, NULL, 1, 1 << 30, false, false, 0},
     {"batch", INTEGER, AT(batch), 1, NULL, 1, 1 << 24, false, false, 0},

@@ -85,8 +85,8 @@ typedef struct ls_answer_loss {
     bool judges;
     ls_answers_loss (*of_pair)(const ls_answer_sums sums[2], const ls_answer_settings *settings);
 } ls_answer_loss;
-#define LS_LOSS_OF_TOKENS "sft"     /* the losses that do not compare answers: that of labels */
-#define LS_LOSS_OF_TEACHER "distil" /* and that of a teacher's words */
+#define LS_LOSS_OF_TOKENS "sft"     /* loss of labels, which does not compare answers */
+#define LS_LOSS_OF_TEACHER "distil" /* loss of a teacher's words, which does not compare answers */
 /*
  * *out becomes NULL for a loss that does not compare answers; *distils: it is the loss of a teacher's words. LS_USAGE
  * lists the known names.
