@@ -1,6 +1,6 @@
 /*
  * An encoder like BERT's (Devlin et al., arXiv 1810.04805): no causal mask, layernorm after each block, exact gelu,
- * learned positions. Only tokens with a label have a loss (masked language modelling). BERT base: E 768, H 12, F
+ * learned positions. Only tokens that have a label have a loss (masked language modelling). BERT base: E 768, H 12, F
  * 3072, L 12.
  */
 #include "graphs.h"

@@ -1,8 +1,8 @@
 /*
  * A network of general ops that move, multiply and choose: rotations of neighbouring elements of a head (slices with a
- * step, as in Cohere's models), feed-forward blocks of several experts, of which every token takes all, weighted, and
- * some by their scores (softmax, topk, products with a letter in all three tensors). The two that a token prefers
- * depend on where it stands, so that they are the same in any type.
+ * step, as in Cohere's models), and feed-forward blocks of several experts. Every token uses all experts of one block,
+ * weighted, and some experts by their scores (softmax, topk, products with a letter in all three tensors). Which two
+ * experts a token prefers depends on its position, so that the choice is the same in every type.
  */
 #include "graphs.h"
 
@@ -39,7 +39,7 @@ static ls_tensor attend(ls_graph *g, ls_tensor x, ls_tensor positions, int layer
     return LINEAR(g, ls_merge_last(g, o), "out", layer, E, E);
 }
 
-/* How far each expert comes ahead of the others at a position: 3 ((position + expert) modulo experts). */
+/* How much each expert is preferred at a position: 3 ((position + expert) modulo experts). */
 static ls_tensor ranks(ls_graph *g, ls_tensor positions) {
     const ls_tensor in[] = {ls_reshape(g, positions, 3, (int64_t[]){B, S, 1})};
     ls_tensor of[X];
@@ -49,7 +49,7 @@ static ls_tensor ranks(ls_graph *g, ls_tensor positions) {
     return ls_concat(g, 2, X, of);
 }
 
-/* The factor of a token: of the experts that it has chosen, and of the best. */
+/* The factor of a token, from the experts that it has chosen and from the best one. */
 static ls_tensor preference(ls_graph *g, ls_tensor logits, ls_tensor positions) {
     const ls_tensor in[] = {logits, ranks(g, positions)};
     const ls_tensor scores = MAP(g, in, {LS_MAP_TANH, 0, 0, 0, 0}, {LS_MAP_ADD, 2, 1, 0, 0});
@@ -72,7 +72,7 @@ static ls_tensor experts(ls_graph *g, ls_tensor x, ls_tensor positions, int laye
     return MAP(g, in, {LS_MAP_MUL, 0, 1, 0, 0}, {LS_MAP_ADD, 0, 2, 0, 0});
 }
 
-/* What the tokens' heads have in common: a softmax of the products of all pairs of them, and a product with it. */
+/* Mixes the heads of each token: a softmax of the products of all pairs of heads, and a product with it. */
 static ls_tensor between_heads(ls_graph *g, ls_tensor x, int layer) {
     const ls_tensor heads = ls_split_last(g, x, H, D);
     const ls_tensor weights = ls_softmax(g, ls_einsum(g, "bshd,bsgd->bshg", heads, heads));

@@ -1,8 +1,8 @@
 /*
  * Gemma 2 (Gemma Team, arXiv 2408.00118): every other layer attends to a window only, each block is normalised before
- * and after, the gate is a gelu, and logits have soft caps in attention and at the end. Its files hold the weights of
- * norms minus one; the graph has the weights themselves. Gemma 2 2B has E 2304, Hq 8, Hkv 4, D 256, F 9216, V 256000, L
- * 26, windows of 4096, caps 50 and 30.
+ * and after, the gate is a gelu, and logits have soft caps in attention and at the end. Published files hold the
+ * weights of norms minus one; the graph has the weights themselves. Gemma 2 2B has E 2304, Hq 8, Hkv 4, D 256, F 9216,
+ * V 256000, L 26, windows of 4096, caps 50 and 30.
  */
 #include "graphs.h"
 

@@ -1,8 +1,8 @@
 /*
  * gpt-oss (OpenAI, arXiv 2508.10925): every other layer attends to a window only, projections have biases, and each
- * query head has a sink, a learned logit that takes part in the softmax and carries no value, so that a head may look
- * at nothing. Its feed-forward is a mixture of experts; this graph has one expert. gpt-oss-20b has E 2880, Hq 64, Hkv
- * 8, D 64, V 201088, L 24, windows of 128.
+ * query head has a sink, a learned logit that takes part in the softmax without a value, so that a head may attend to
+ * nothing. Its feed-forward is a mixture of experts; this graph has one expert. gpt-oss-20b has E 2880, Hq 64, Hkv 8, D
+ * 64, V 201088, L 24, windows of 128.
  */
 #include "graphs.h"
 

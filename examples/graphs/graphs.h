@@ -1,7 +1,7 @@
 /*
- * Networks written with longspan/graph.h alone: each function builds a network for one device and returns the sum of
- * its losses over all tokens. Sizes are constants at the top of each file, small enough for a test on several ranks
- * (tests/compile/test_matrix.c); otherwise the networks are the published ones, unless their file says more.
+ * Networks written only with longspan/graph.h. Each function builds a network for one device and returns the sum of its
+ * losses over all tokens. Sizes are constants at the top of each file, small enough for a test on several ranks
+ * (tests/compile/test_matrix.c); otherwise the networks are the published ones, unless a file says something else.
  */
 #ifndef EXAMPLES_GRAPHS_H
 #define EXAMPLES_GRAPHS_H
@@ -21,7 +21,7 @@ ls_tensor encoder_loss(ls_graph *g); /* full attention: every token sees every t
 ls_tensor mixer_loss(ls_graph *g);   /* no attention: token shift and convolution along the sequence */
 ls_tensor timemix_loss(ls_graph *g); /* general ops: expressions, sums over a dimension, a recurrence */
 ls_tensor plstm_loss(ls_graph *g);   /* general ops: a recurrence with matrices, read before it is written */
-/* The logits that it is the loss of, for B sequences; *tokens: the input of tokens. */
+/* The logits of which plstm_loss is the loss, for B sequences; *tokens: the input with the tokens. */
 ls_tensor plstm_logits(ls_graph *g, int64_t B, ls_tensor *tokens);
 ls_tensor experts_loss(ls_graph *g); /* general ops: slices, products of three dimensions, softmax, topk, maxima */
 

@@ -11,7 +11,7 @@
 
 enum { B = 2, S = 23, E = 32, Hq = 8, D = 4, F = 40, V = 17, L = 2 };
 
-/* What differs between the three. */
+/* What differs between the three families. */
 typedef struct family {
     int64_t Hkv;
     bool biases; /* of queries, keys and values */

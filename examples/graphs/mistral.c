@@ -1,5 +1,5 @@
 /*
- * Mistral 7B (Jiang et al., arXiv 2310.06825): like Llama, but a token attends to a window of the last tokens only.
+ * Mistral 7B (Jiang et al., arXiv 2310.06825): like Llama, but a token attends only to a window of the last tokens.
  * Mistral has E 4096, Hq 32, Hkv 8, D 128, F 14336, L 32, a window of 4096.
  */
 #include "graphs.h"

@@ -1,15 +1,17 @@
 /*
- * Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values of all heads are made from one short
- * vector of a token, queries from another. Part of a key is rotated, the same for all heads, and so is part of each
- * query; what is not rotated has no positions. Heads of values have another size than those of queries and keys.
- * DeepSeek-V2-Lite has E 2048, H 16, NOPE 128, ROPE 64, VALUE 128, KV 512, and q_proj instead of the vector of queries;
- * its feed-forward is a mixture of experts, this graph has one.
+ * Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): the keys and values of all heads are made from one short
+ * vector per token, the queries from another. A part of the key, which all heads share, is rotated, as is a part of
+ * each query; the parts that are not rotated contain no positions. Heads of values have another size than heads of
+ * queries and keys. DeepSeek-V2-Lite has E 2048, H 16, NOPE 128, ROPE 64, VALUE 128, KV 512, and q_proj instead of the
+ * short vector of queries. Its feed-forward is a mixture of experts; this graph has one expert.
  */
 #include "graphs.h"
 
 #include <math.h>
 
-/* Q, KV: the short vectors. Of a head NOPE elements of queries and keys are not rotated, and ROPE are. */
+/*
+ * Q, KV: sizes of the short vectors. In a head of queries or keys, NOPE elements are not rotated and ROPE elements are.
+ */
 enum { B = 2, S = 23, E = 24, H = 8, Q = 12, KV = 10, NOPE = 4, ROPE = 2, VALUE = 3, F = 28, V = 17, L = 2 };
 
 static ls_tensor norm(ls_graph *g, ls_tensor x, const char *name, int layer, int64_t size) {

@@ -1,10 +1,11 @@
 /*
- * A network of pLSTM layers in one dimension (Pöppel et al., arXiv 2506.11997): a state C [DK,DV] with J numbers in
- * each place goes from token to token through a transition T [J,J] of the token, which also writes to it through a
- * source S [J] and reads what was there before it through a mark M [J]: y = (Q M C' + Q D K V) / sqrt(DK), C = T C' + S
- * K V T = O tanh(5 l) I with rotations O and I, so it lengthens no state. No op was made for it: a recurrence with a
- * matrix for each element carries the state, and what a token reads before it writes is what the token before it wrote.
- * Documents are packed: T and M of the first token of each are 0, so that it is as if it stood alone.
+ * A network of pLSTM layers in one dimension (Pöppel et al., arXiv 2506.11997). A state C [DK,DV] with J numbers in
+ * each place goes from token to token. Each token changes it by a transition T [J,J], writes to it through a source S
+ * [J], and reads the state before it, C', through a mark M [J]: y = (Q M C' + Q D K V) / sqrt(DK),  C = T C' + S K V,
+ * T = O tanh(5 l) I O and I are rotations, so T lengthens no state. The network needs no special op: a recurrence with
+ * a matrix for each element carries the state, and the state that a token reads before it writes is the one that the
+ * token before it has written. Documents are packed: T and M of the first token of each document are 0, so that each
+ * document is computed as if it were alone.
  */
 #include "graphs.h"
 
@@ -32,7 +33,7 @@ static ls_tensor rotation(ls_graph *g, ls_tensor angle, int64_t B) {
     return ls_reshape(g, ls_concat(g, 3, 4, part), 5, (int64_t[]){B, S, H, J, J});
 }
 
-/* x, and 0 at the first tokens of documents; x has ndim dimensions, tokens first. */
+/* x with 0 at the first token of each document; x has ndim dimensions, of which those of tokens come first. */
 static ls_tensor within_documents(ls_graph *g, ls_tensor x, ls_tensor places, int ndim, int64_t B) {
     const int64_t size[] = {B, S, 1, 1, 1};
     const ls_tensor in[] = {x, ls_reshape(g, places, ndim, size)};
@@ -51,7 +52,7 @@ static ls_tensor transition(ls_graph *g, ls_tensor x, ls_tensor places, int laye
     return within_documents(g, t, places, 5, B);
 }
 
-/* The numbers of T, each for all places [DK,DV] of its head: [B,S,J,J,H DK DV]. */
+/* The numbers of T, each repeated for all places [DK,DV] of its head: [B,S,J,J,H DK DV]. */
 static ls_tensor gates(ls_graph *g, ls_tensor t, ls_tensor places, int64_t B) {
     static const int64_t size[J * J] = {1, 1, 1, 1};
     ls_tensor number[J * J];
@@ -64,7 +65,7 @@ static ls_tensor gates(ls_graph *g, ls_tensor t, ls_tensor places, int64_t B) {
     return ls_reshape(g, ls_concat(g, 2, J * J, number), 5, (int64_t[]){B, S, J, J, H * DK * DV});
 }
 
-/* The states in front of all tokens, [B,S,J,H,DK,DV]. */
+/* The states before all tokens, [B,S,J,H,DK,DV]. */
 static ls_tensor states(ls_graph *g, ls_tensor t, ls_tensor source, ls_tensor kv, int64_t B) {
     const ls_tensor written = ls_einsum(g, "bshj,bshkv->bsjhkv", source, kv),
                     given = ls_reshape(g, written, 4, (int64_t[]){B, S, J, H * DK * DV}),

@@ -1,7 +1,7 @@
 /*
  * A network of general ops: each layer mixes tokens as RWKV does (Peng et al., arXiv 2305.13048), with a token shift, a
  * decay of each channel and a gate, written as expressions of single elements (ls_map), sums over a dimension and a
- * recurrence. No op here was made for it, and it runs on several ranks as any other.
+ * recurrence. It needs no special op, and it runs on several ranks like any other network.
  */
 #include "graphs.h"
 
@@ -53,7 +53,7 @@ static ls_tensor mix_time(ls_graph *g, ls_tensor x, int layer) {
                      matrix(g, "output", layer, E, E), LS_NO_TENSOR);
 }
 
-/* relu squared, where the published network has it */
+/* the squared relu of the published network */
 static ls_tensor mix_channels(ls_graph *g, ls_tensor x, int layer) {
     const ls_tensor in[] = {ls_linear(g, x, matrix(g, "up", layer, F, E), LS_NO_TENSOR)};
     const ls_tensor h = MAP(g, in, {LS_MAP_NUMBER, 0, 0, 0, 0}, {LS_MAP_LT, 1, 0, 0, 0}, {LS_MAP_MUL, 0, 0, 0, 0},

@@ -22,7 +22,7 @@ LOW, HIGH = 0.2, 0.28                          # how far the ratio of probabilit
 
 
 def make_batch(random, vocabulary):
-    """Prompts with answers of several lengths: input_ids and labels [n, tokens], each label beside the token that predicts it; and the rewards [n]."""
+    """Prompts with answers of several lengths: input_ids and labels [n, tokens], each label at the token that predicts it; and the rewards [n]."""
     n, width = GROUP * PROMPTS, PROMPT + ANSWER
     ids = random.integers(1, vocabulary, (n, width))
     ids[:, :PROMPT] = numpy.repeat(ids[::GROUP, :PROMPT], GROUP, 0)
@@ -38,7 +38,7 @@ def make_batch(random, vocabulary):
 
 
 def advantages_of(rewards, scaled):
-    """Of each answer: its reward less the mean of its group, in units of the group's deviation."""
+    """The advantage of each answer: its reward minus the mean of its group, and with `scaled` divided by the group's standard deviation."""
     groups = rewards.reshape(-1, GROUP)
     gain = groups - groups.mean(1, keepdims=True)
     return (gain / (groups.std(1, ddof=1, keepdims=True) + 1e-4) if scaled else gain).reshape(-1)
@@ -62,7 +62,7 @@ def loss_of(kind, logprobs, old, advantages, mask, exp=numpy.exp, minimum=numpy.
 
 
 def derivative_of(kind, logprobs, old, advantages, mask):
-    """Of the loss by each log-probability: what is clipped has none; of the others it is the ratio times the advantage, with the loss's own mean."""
+    """The derivative of the loss by each log-probability: 0 where the ratio is clipped; elsewhere minus the ratio times the advantage, averaged as the loss is."""
     lengths = mask.sum(1, keepdims=True)
     change = (logprobs - old) * mask
     if kind == "gspo":
@@ -78,7 +78,7 @@ def derivative_of(kind, logprobs, old, advantages, mask):
 
 
 def by_torch(folder, kind, batch, old, advantages, mask):
-    """Loss and gradients of the same batch by torch."""
+    """Loss and gradients of the same batch, computed with torch."""
     import torch
     import transformers
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
@@ -92,7 +92,7 @@ def by_torch(folder, kind, batch, old, advantages, mask):
 
 
 def check(folder, kind, options, seed=3):
-    """How far loss and gradients are from torch's, relative; old log-probabilities are some way off, so that some ratios are clipped."""
+    """The relative difference of loss and gradients from torch's. The old log-probabilities are shifted, so that some ratios are clipped."""
     batch, rewards = make_batch(numpy.random.default_rng(seed), 200)
     mask = batch["labels"] != -100
     advantages = advantages_of(rewards, kind != "dr_grpo")

@@ -1,7 +1,7 @@
 /*
  * Attention alone, on the caller's queries, keys and values: forward and backward with the sequence spread over several
  * ranks, compared with one rank. Each rank writes its tokens into Longspan's arrays and calls forward and backward;
- * then the results of all ranks are put together.
+ * then the results of all ranks are gathered.
  *
  *     cc attention.c $(pkg-config --cflags --libs longspan) -lm -o attention && ./attention [RANKS [STRATEGY]]
  */
@@ -85,7 +85,10 @@ static ls_status run(int ranks, const char *strategy, results *out) {
     return status;
 }
 
-/* The largest of: norm of the difference of two results / norm of the first; NaN if a result has NaN. */
+/*
+ * The largest relative difference of the results: the norm of the difference over the norm of the first; NaN if a
+ * result has NaN.
+ */
 static double compare(const results *one, const results *many) {
     const struct {
         const char *name;

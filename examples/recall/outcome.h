@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* Rank 0 writes it, and sends it to the caller. */
+/* Rank 0 fills it in and sends it to the caller. */
 typedef struct outcome {
     int64_t ranks, steps;
     int64_t queries;           /* answers of the final measurement */

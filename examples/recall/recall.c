@@ -1,7 +1,7 @@
 /*
- * Trains a small model on the recall task over several ranks until its answers are right, and prints the accuracy. Exit
- * 0 when the accuracy on fresh sequences reaches the target. Built and run by run.sh. It uses Longspan's internal
- * headers, since the command `train` reads text and scores no answers.
+ * Trains a small model on the recall task over several ranks until its answers are right, and prints the accuracy.
+ * Exits with 0 if the accuracy on fresh sequences reaches the target. Built and run by run.sh. It uses Longspan's
+ * internal headers, because the command `train` reads text and scores no answers.
  */
 #include "outcome.h"
 #include "task.h"
@@ -30,7 +30,7 @@ typedef struct recall {
     const char *logits; /* name of the tensor */
 } recall;
 
-/* A sequence of the task can only be made whole: its numbers are drawn one after the other. */
+/* Makes the whole sequence, whichever part is wanted, because its random numbers are drawn one after the other. */
 static ls_status read_sequence(const recall_task *task, int64_t index, const ls_data_part *part, ls_sample *out) {
     int32_t *tokens = malloc(2 * sizeof *tokens * (size_t)task->S);
     if (tokens == NULL) return ls_error(LS_NO_MEMORY, "no memory for %lld tokens", (long long)task->S);
@@ -53,7 +53,7 @@ typedef struct score {
     int64_t right, asked;
 } score;
 
-/* Counts the right greedy answers of this rank's tokens, after program evaluate. */
+/* Counts the right greedy answers among this rank's tokens, after the program evaluate. */
 static void count_right(void *context, const ls_rank *rank) {
     score *s = context;
     const ls_binding *binding = ls_image_find(rank->image, s->logits);
@@ -205,7 +205,7 @@ static ls_status run(recall *r, outcome **out) {
     return status;
 }
 
-/* Trains on one rank, then on many, with equal task and weights, and compares them. */
+/* Trains on one rank, then on many, with the same task and initial weights, and compares the two. */
 static ls_status run_both(recall *r, outcome **one, outcome **many) {
     const ls_spread spread = r->spread;
     r->spread = (ls_spread){.ranks = 1, .as_threads = spread.as_threads};

@@ -19,10 +19,10 @@ typedef struct recall_task {
 } recall_task;
 
 /*
- * Writes sequence `index`. Every key has a random value; its entry is at random places in the second quarter, one for
- * every 512 tokens of S (at least one). The last quarter consists of questions, each with its answer as the label. The
- * rest is filler, and other labels are ignored. So an answer is more than S/4 tokens after every entry that it depends
- * on.
+ * Writes sequence `index`. Every key has a random value; its entry appears at random places in the second quarter, once
+ * for every 512 tokens of S (at least once). The last quarter consists of questions, each with its answer as the label.
+ * The rest is filler, and other labels are ignored. So an answer is more than S/4 tokens after every entry that it
+ * depends on.
  */
 void recall_sequence(const recall_task *task, int64_t index, int32_t *tokens, int32_t *labels);
 
