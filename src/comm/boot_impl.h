@@ -80,9 +80,9 @@ typedef struct ls_boot {
 
     int *hosts;                       /* [ranks] the host's number; ranks with equal numbers can share memory */
     char (*host_names)[LS_HOST_NAME]; /* [ranks] for messages */
-    int *processes;    /* [ranks] the process number of a launched rank if this process can see it in /proc; else 0 */
-    int core_ranks;    /* how many ranks are bound to the single core that this rank is bound to, with this one; 0: this
-                          rank has several cores */
+    int *processes; /* [ranks] the process number of a launched rank if this process can see it in /proc; else 0 */
+    int core_ranks; /* how many ranks, this one included, are bound to the same single core as this one; 0: this one has
+                       several cores */
     int machine_ranks; /* ranks that share the memory of this machine, whether or not hosts are pretended */
     int machine_rank;  /* of a launched rank: its index among these */
 } ls_boot;

@@ -34,8 +34,8 @@ typedef struct ls_launched {
     int rank, ranks;   /* ranks 0: this process was not launched as a rank */
     int machine_ranks; /* how many of the ranks are on this machine */
     const char *boot; /* how the ranks found each other: "environment", ...; "local" if this process was not launched */
-    int core_ranks;   /* how many ranks are bound to the same single core as this one; 0: this one is bound to several
-                         cores, or to none */
+    int core_ranks;   /* how many ranks, this one included, are bound to the same single core; 0: this one is bound to
+                         several, or to none */
     /* If the launcher does not wait for the ranks at Ctrl-C: what it does, and the remedy, as text; NULL: it waits. */
     const char *at_interrupt;
 } ls_launched;

@@ -61,7 +61,7 @@ int ls_lobby_refused(const ls_lobby *lobby, const char **why) {
     return lobby->refused;
 }
 
-/* ---- who comes ---- */
+/* ---- connections that come and go ---- */
 
 static void forget(ls_lobby *lobby, int i) {
     memmove(&lobby->all[i], &lobby->all[i + 1], (size_t)(--lobby->n - i) * sizeof *lobby->all);
