@@ -3,17 +3,16 @@
  * synchronization", International Journal of Parallel Programming 17, 1988): in round k = 0, 1, ... each rank sends
  * what it knows to the rank 2^k after it, and waits for the rank 2^k before it. Before round k a rank knows of itself
  * and the 2^k - 1 ranks before it, so after ceil(log2 P) rounds it knows of all P ranks, whatever P is. What a rank
- * knows is barrier, meet       nothing but that they have come; those of a barrier are signals without a payload
+ * knows is
+ *   barrier, meet       nothing but that they have come; those of a barrier are signals without a payload
  *   reduce              one value, the merge of theirs. Unless P is a power of two, the last round merges some of them
  *                       a second time. broadcast and agree are such merges, too: of several offered values the one of
  *                       the lowest rank is kept
- *   exchange            the bytes of each of them. The last round sends only what the receiver
- *                       lacks (Bruck, Ho, Kipnis, Upfal
- *                       and Weathersby, "Efficient algorithms for all-to-all communications in multiport
- *                       message-passing systems", IEEE Transactions on Parallel and Distributed Systems 8, 1997)
- *   gather              as an exchange, but only the messages on the way to rank 0 carry bytes: a
- *                       binomial tree, in which a rank sends its bytes once, in the round of the lowest set bit of its
- *                       distance to rank 0
+ *   exchange            the bytes of each of them. The last round sends only what the receiver lacks (Bruck, Ho,
+ * Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport message-passing
+ * systems", IEEE Transactions on Parallel and Distributed Systems 8, 1997) gather              as an exchange, but only
+ * the messages on the way to rank 0 carry bytes: a binomial tree, in which a rank sends its bytes once, in the round of
+ * the lowest set bit of its distance to rank 0
  *
  * Every message but a barrier's begins with a head that says what the message is. The receiver compares the head with
  * its own before it reads anything else, so ranks that are not doing the same thing fail. The head of a round lies at

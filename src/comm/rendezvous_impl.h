@@ -64,9 +64,7 @@ ls_status ls_rendezvous_own_address(const ls_rendezvous *rendezvous, char out[LS
 
 typedef enum ls_rendezvous_kind {
     LS_RENDEZVOUS_COME,   /* server: all ranks have come (LS_RENDEZVOUS_ABORT with the reason if not) */
-    LS_RENDEZVOUS_GATHER, /* client: its value; server: the values of all ranks. With the number of the gather, counted
-                           * from 1
-                           */
+    LS_RENDEZVOUS_GATHER, /* client: its value; server: all values. With the number of the gather, counted from 1 */
     LS_RENDEZVOUS_ASK,    /* client: which ranks does the gather miss? server: are you there? */
     LS_RENDEZVOUS_TELL,   /* the answer. server: ls_missing; client: yes */
     LS_RENDEZVOUS_ABORT,  /* both: a text */
