@@ -97,8 +97,10 @@ enum { JINJA_STEP_CHARACTERS = 16 };
 static inline bool jinja_step_text(jinja_run *r, size_t characters) {
     return jinja_step(r, characters / JINJA_STEP_CHARACTERS);
 }
-/* Whether the limits leave memory for `count` things of `size` bytes; else the rendering fails. Asked before they are
- * allocated. */
+/*
+ * Whether the limits leave memory for `count` things of `size` bytes; if not, the rendering fails. To be called before
+ * they are allocated.
+ */
 bool jinja_has_room(jinja_run *r, size_t count, size_t size);
 /* Allocates a text. NULL, and the rendering fails, when it would exceed the limits. */
 jinja_char *jinja_new_chars(jinja_run *r, size_t count);

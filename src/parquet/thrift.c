@@ -31,7 +31,7 @@ static bool read_text(thrift_reader *r, thrift_text *out) {
     return true;
 }
 
-/* The head of a list: its items and their type. An item takes a byte at least. */
+/* The head of a list: its items and their type. Each item takes at least one byte. */
 static bool read_head(thrift_reader *r, uint64_t *n, int *type) {
     uint8_t head = 0;
     if (!read_byte(r, &head)) return false;
@@ -48,7 +48,7 @@ static bool skip(thrift_reader *r, int type, int depth);
 static bool skip_items(thrift_reader *r, uint64_t n, int type, int depth) {
     for (uint64_t i = 0; i < n; i++) {
         uint8_t byte;
-        const bool truth = type == TRUE || type == FALSE; /* of which a list holds a byte each */
+        const bool truth = type == TRUE || type == FALSE; /* in a list each takes a byte */
         if (truth ? !read_byte(r, &byte) : !skip(r, type, depth)) return false;
     }
     return true;

@@ -37,7 +37,7 @@ typedef struct thrift_field {
     const struct thrift_struct *of; /* of a struct or list */
 } thrift_field;
 
-/* A struct that is described begins with a bool: whether it is there. */
+/* A described struct begins with a bool that says whether it is there. */
 typedef struct thrift_struct {
     size_t size;
     const thrift_field *fields;
@@ -50,10 +50,10 @@ typedef struct thrift_reader {
     const char *wrong; /* why the bytes cannot be read; NULL: they can */
 } thrift_reader;
 
-/* Reads a struct, whose texts are borrowed from the bytes. False on an error, of which `wrong` says why. */
+/* Reads a struct, whose texts are borrowed from the bytes. False on an error; `wrong` then says why. */
 bool thrift_read(thrift_reader *reader, const thrift_struct *of, void *out);
 
-/* An unsigned number of 7 bits a byte, the lowest first. False when it is cut off or longer than 64 bits. */
+/* An unsigned number with 7 bits in each byte, lowest first. False if it is cut off or longer than 64 bits. */
 static inline bool thrift_varint(const uint8_t **at, const uint8_t *end, uint64_t *out) {
     *out = 0;
     for (unsigned shift = 0; shift < 64 && *at < end; shift += 7) {

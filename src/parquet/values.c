@@ -77,7 +77,7 @@ static bool indices_next(parquet_values *v, parquet_bytes *out) {
 
 static bool deltas_begin(parquet_values *v) { return parquet_deltas_begin(&v->deltas, v->at, v->end); }
 
-/* Differences wrap round, so that the low bytes are right for both widths. */
+/* Sums wrap around, so that the low bytes are right for both widths. */
 static bool deltas_next(parquet_values *v, parquet_bytes *out) {
     int64_t value;
     if (!parquet_deltas_next(&v->deltas, &value)) return false;
@@ -99,7 +99,7 @@ static bool shared_begin(parquet_values *v) {
     return deltas_begin(v) && parquet_deltas_end(v->deltas, &v->at) && lengths_begin(v);
 }
 
-/* A value is the beginning of the last one, and a rest of its own. */
+/* A value is a prefix of the last value, and its own suffix. */
 static bool shared_next(parquet_values *v, parquet_bytes *out) {
     parquet_bytes rest;
     int64_t shared;

@@ -44,10 +44,7 @@ void ls_vocabulary_free(ls_vocabulary *vocabulary);
 LS_MUST_USE bool ls_vocabulary_add(ls_vocabulary *vocabulary, int32_t id, const char *text, size_t bytes);
 int32_t ls_vocabulary_find(const ls_vocabulary *vocabulary, const char *text, size_t bytes); /* -1: none */
 
-/*
- * --- byte-level vocabularies (GPT-2's) write a printable byte as itself, and the others as U+0100 and following, in
- * order
- */
+/* Byte-level vocabularies (GPT-2's) write a printable byte as itself, the others as U+0100 and following, in order. */
 
 static inline int ls_byte_prints(int byte) {
     return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xff && byte != 0xad);

@@ -20,8 +20,7 @@ static const char word[] = WORD;
 /* Outside of brackets, \w of the library has ² ³ ¹ ¼ ½ ¾ too */
 static const char word_alone[] = WORD "\\xb2\\xb3\\xb9\\xbc-\\xbe";
 
-/* --- names in \p{...}, and characters that PCRE2 and the reference library class differently (pattern_tables_impl.h)
- */
+/* --- names in \p{...}, and characters whose class differs between PCRE2 and the library (pattern_tables_impl.h) --- */
 
 /* What \p{...} names: a category or a script. name NULL: an unknown name. */
 typedef struct property {
