@@ -1,11 +1,14 @@
 /*
  * A network of pLSTM layers in one dimension (Pöppel et al., arXiv 2506.11997). A state C [DK,DV] with J numbers in
- * each place goes from token to token. Each token changes it by a transition T [J,J], writes to it through a source S
- * [J], and reads the state before it, C', through a mark M [J]: y = (Q M C' + Q D K V) / sqrt(DK),  C = T C' + S K V,
- * T = O tanh(5 l) I O and I are rotations, so T lengthens no state. The network needs no special op: a recurrence with
- * a matrix for each element carries the state, and the state that a token reads before it writes is the one that the
- * token before it has written. Documents are packed: T and M of the first token of each document are 0, so that each
- * document is computed as if it were alone.
+ * each place goes from token to token. Each token changes it by a transition T [J,J], writes to it through a source
+ * S [J], and reads the state before it, C', through a mark M [J]:
+ *
+ *     y = (Q M C' + Q D K V) / sqrt(DK),  C = T C' + S K V,  T = O tanh(5 l) I
+ *
+ * O and I are rotations, so T lengthens no state. The network needs no special op: a recurrence with a matrix for each
+ * element carries the state, and the state that a token reads before it writes is the one that the token before it has
+ * written. Documents are packed: T and M of the first token of each document are 0, so that each document is computed
+ * as if it were alone.
  */
 #include "graphs.h"
 
