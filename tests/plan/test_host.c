@@ -161,7 +161,7 @@ static void test_measured_streams(void **state) {
     }
     ls_timed_place_close(&place);
     ls_pool_destroy(pool);
-    assert_int_equal(measured, 3 * 23);
+    assert_int_equal(measured, 3 * 25);
     assert_int_equal(ls_measured_as(LS_KERNEL_SUM), LS_KERNEL_ADD); /* it has no sample */
 }
 
