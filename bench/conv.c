@@ -5,62 +5,27 @@
  *
  *   build/bench/conv [S, 2048] [f32|bf16] [isa]
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "kernel/kernel.h"
+#include "kernel_time.h"
 
-enum { E = (2 * 16 + 32) * 128, W = 4, REPETITIONS = 7 };
-
-static void stop_unless(ls_status status) {
-    if (status.code == LS_OK) return;
-    fprintf(stderr, "%s\n", status.text);
-    exit(1);
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+enum { E = (2 * 16 + 32) * 128, W = 4 };
 
 /* A view [1,rows,E], or [rows,E] if ndim is 2. */
 static ls_view make(ls_dtype dtype, int ndim, int64_t rows) {
-    const int64_t size[] = {1, rows, E}, n = rows * E;
-    void *data = aligned_alloc(64, ls_dtype_bytes(dtype) * (size_t)n);
-    for (int64_t i = 0; data != NULL && i < n; i++) {
-        const float value = (float)((i * 7 + 3) % 101) / 128.0f - 0.3f;
-        if (dtype == LS_BF16)
-            ((ls_bf16 *)data)[i] = ls_bf16_from_f32(value);
-        else
-            ((float *)data)[i] = value;
-    }
-    return ls_view_dense(data, dtype, ndim, size + 3 - ndim);
+    const int64_t size[] = {1, rows, E};
+    return filled(dtype, ndim, size + 3 - ndim);
 }
 
 static void measure(const char *name, const ls_kernel_request *of, const ls_kernel_call *given, ls_pool *pool) {
-    const ls_kernel *kernel = NULL;
-    ls_kernel_request request = *of;
+    const ls_kernel *kernel;
     ls_kernel_call call = *given;
-    void *state = NULL;
-    double best = INFINITY;
-    call.threads = call.n_out = 1;
-    request.id = ls_kernel_named(name);
-    stop_unless(ls_kernel_find(&request, &kernel));
-    if (kernel->prepare) stop_unless(kernel->prepare(&call, &state));
-    for (int i = 0; i < REPETITIONS; i++) {
-        const double start = now();
-        kernel->run(&call, state, pool);
-        best = fmin(best, now() - start);
-    }
+    call.n_out = 1;
+    const double ms = best_ms(name, of, &call, pool, &kernel);
     const ls_conv_params *p = strncmp(name, "conv", 4) == 0 ? call.params : NULL;
     printf("{\"kernel\":\"%s%s%s\",\"dtype\":\"%s\",\"isa\":\"%s\",\"ms\":%.2f}\n", name,
-           p && p->ahead ? ", ahead" : "", p && p->silu ? ", silu" : "", ls_dtype_name(request.dtype),
-           ls_isa_name(ls_isa_within(kernel->needs)), best * 1e3);
-    if (kernel->release) kernel->release(state);
+           p && p->ahead ? ", ahead" : "", p && p->silu ? ", silu" : "", ls_dtype_name(of->dtype),
+           ls_isa_name(ls_isa_within(kernel->needs)), ms);
 }
 
 int main(int argc, char **argv) {

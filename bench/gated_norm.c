@@ -5,62 +5,17 @@
  *
  *   build/bench/gated_norm [S, 2048] [f32|bf16] [isa]
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "kernel/kernel.h"
-
-enum { REPETITIONS = 7 };
-
-static void stop_unless(ls_status status) {
-    if (status.code == LS_OK) return;
-    fprintf(stderr, "%s\n", status.text);
-    exit(1);
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "kernel_time.h"
 
 static ls_view make(ls_dtype dtype, int ndim, int64_t a, int64_t b, int64_t c) {
-    const int64_t size[] = {a, b, c};
-    const ls_view view = ls_view_dense(NULL, dtype, ndim, size);
-    const int64_t n = ls_view_elements(&view);
-    void *data = aligned_alloc(64, ls_round_up(ls_dtype_bytes(dtype) * (size_t)n, 64));
-    for (int64_t i = 0; data != NULL && i < n; i++) {
-        const float value = (float)((i * 7 + 3) % 101) / 128.0f - 0.3f;
-        if (dtype == LS_BF16)
-            ((ls_bf16 *)data)[i] = ls_bf16_from_f32(value);
-        else
-            ((float *)data)[i] = value;
-    }
-    return ls_view_dense(data, dtype, ndim, size);
+    return filled(dtype, ndim, (int64_t[]){a, b, c});
 }
 
-static double measure(const char *name, const ls_kernel_request *of, const ls_kernel_call *given, ls_pool *pool) {
-    const ls_kernel *kernel = NULL;
-    ls_kernel_request request = *of;
-    ls_kernel_call call = *given;
-    void *state = NULL;
-    double best = INFINITY;
-    call.threads = 1;
-    request.id = ls_kernel_named(name);
-    stop_unless(ls_kernel_find(&request, &kernel));
-    if (kernel->workspace) call.workspace = aligned_alloc(64, ls_round_up(kernel->workspace(&call), 64));
-    if (kernel->prepare) stop_unless(kernel->prepare(&call, &state));
-    for (int i = 0; i < REPETITIONS; i++) {
-        const double start = now();
-        kernel->run(&call, state, pool);
-        best = fmin(best, now() - start);
-    }
-    if (kernel->release) kernel->release(state);
-    free(call.workspace);
-    return best * 1e3;
+static double measure(const char *name, const ls_kernel_request *of, const ls_kernel_call *call, ls_pool *pool) {
+    const ls_kernel *kernel;
+    return best_ms(name, of, call, pool, &kernel);
 }
 
 /* Measures S tokens with `groups` groups of E elements. */
