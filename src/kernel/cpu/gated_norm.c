@@ -101,8 +101,9 @@ static void forward_run(const ls_kernel_call *call, void *state, ls_pool *pool) 
 
 /* --- gradient ----------------------------------------------------------------------------------------------------- */
 
+/* share: as exact as f32, the type of the weight's gradient. */
 V_INLINE void add_terms(const row *r, int64_t e, int64_t n, bool first, v_f32 *squares, v_f32 *dots) {
-    const v_f32 g = v_load(r->gate + e, n), share = gate_share(g), x = v_load(r->x + e, n);
+    const v_f32 g = v_load(r->gate + e, n), share = v_sigmoid(g), x = v_load(r->x + e, n);
     const v_f32 gated = x * (g * share), a = first ? gated : x;
     v_store_f32(r->room + e, share, n);
     *squares += a * a;
