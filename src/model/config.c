@@ -90,6 +90,12 @@ static ls_status read_activation(ls_json_value root, const char *key, ls_activat
     return unsupported(ls_json_field(root, key), "\"silu\", \"gelu\", \"gelu_new\", \"gelu_pytorch_tanh\" or \"relu\"");
 }
 
+ls_status ls_config_silu(ls_json_value root, const char *key) {
+    ls_activation found = ls_silu;
+    if (read_activation(root, key, &found).code == LS_OK && found == ls_silu) return ls_ok();
+    return unsupported(ls_json_field(root, key), "\"silu\"");
+}
+
 /* --- windows ------------------------------------------------------------------------------------------------------ */
 
 static ls_status read_layer_type(ls_json_value item, int64_t layer, ls_model_config *out) {

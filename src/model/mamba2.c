@@ -37,7 +37,7 @@ static ls_status complete(ls_json_value root, const ls_architecture *architectur
                              2 * (long long)n->E);
     if (s->H % s->K != 0)
         return ls_json_error(ls_json_field(root, "n_groups"), "a divisor of the num_heads %lld", (long long)s->H);
-    if (out->activation != ls_silu) return ls_json_error(ls_json_field(root, "hidden_act"), "\"silu\"");
+    LS_TRY(ls_config_silu(root, "hidden_act"));
     n->Hq = s->H;
     n->Hkv = s->K;
     n->D = s->E;

@@ -371,6 +371,8 @@ LS_MUST_USE ls_status ls_config_rope(ls_json_value root, const ls_config_field *
  */
 LS_MUST_USE ls_status ls_config_windows(ls_json_value root, ls_model_config *out);
 
+/* Checks that a field, if it is there, names silu: the convolution in front of a state applies no other function. */
+LS_MUST_USE ls_status ls_config_silu(ls_json_value root, const char *key);
 /* Reads time_step_limit (state_space.c). */
 LS_MUST_USE ls_status ls_config_step_limits(ls_json_value root, ls_state_sizes *out);
 

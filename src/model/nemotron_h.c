@@ -115,6 +115,7 @@ static ls_status complete(ls_json_value root, const ls_architecture *architectur
                              (long long)n->Hq);
     if (s->H % s->K != 0)
         return ls_json_error(ls_json_field(root, "n_groups"), "a divisor of the mamba_num_heads %lld", (long long)s->H);
+    LS_TRY(ls_config_silu(root, "mamba_hidden_act"));
     out->attention_scale = 1 / sqrt((double)n->D);
     return read_kinds(root, out);
 }

@@ -57,6 +57,7 @@ static ls_status complete(ls_json_value root, ls_model_config *out) {
     if (out->state.H % out->state.K != 0)
         return ls_json_error(ls_json_field(root, "linear_num_value_heads"),
                              "a multiple of the %lld of linear_num_key_heads", (long long)out->state.K);
+    LS_TRY(ls_config_silu(root, "hidden_act"));
     return read_types(root, out);
 }
 
