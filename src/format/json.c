@@ -220,6 +220,10 @@ ls_status ls_json_as_object(ls_json_value value) {
 
 bool ls_json_is_text(ls_json_value value) { return is_kind(value, LS_NODE_TEXT); }
 
+bool ls_json_is_infinity(ls_json_value value) {
+    return is_kind(value, LS_NODE_NOT_FINITE) && strcmp(value.json->text + 1, "Infinity") == 0;
+}
+
 bool ls_json_is_array(ls_json_value value) { return is_kind(value, LS_NODE_ARRAY); }
 
 ls_json_plain ls_json_plain_of(ls_json_value value) {

@@ -91,6 +91,7 @@ LS_MUST_USE ls_status ls_json_as_object(ls_json_value value); /* checks only */
 LS_MUST_USE ls_status ls_json_as_array(ls_json_value value);
 bool ls_json_is_array(ls_json_value value);
 bool ls_json_is_text(ls_json_value value);
+bool ls_json_is_infinity(ls_json_value value); /* Infinity, as Python's json writes it */
 
 /* A value of any kind, for callers that accept all kinds. A missing value is of kind LS_JSON_NULL. */
 typedef enum ls_json_kind {

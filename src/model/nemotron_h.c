@@ -29,6 +29,11 @@ static const ls_config_field fields[] = {
     LS_CONFIG_FLAG("use_conv_bias", state.conv_biased),
     /* The library does not read time_step_limit. */
     LS_CONFIG_REAL("time_step_min", state.least_step, 0, 1e30, false),
+    /* Earlier names, which the library prefers to the others. */
+    LS_CONFIG_INT("mamba_n_groups", state.K, 1, LS_MOST_HEADS, false),
+    LS_CONFIG_INT("mamba_d_conv", state.width, 1, LS_CONV_WIDTH, false),
+    LS_CONFIG_FLAG("mamba_conv_bias", state.conv_biased),
+    LS_CONFIG_REAL("mamba_dt_min", state.least_step, 0, 1e30, false),
     LS_CONFIG_END,
 };
 
@@ -88,9 +93,10 @@ static ls_status read_letters(ls_json_value field, const char *letters, ls_model
     return ls_ok();
 }
 
-/* The field with the kinds of the layers also gives the number of layers. */
+/* The field with the kinds of the layers also gives the number of layers. The library reads layer_types first. */
 static ls_status read_kinds(ls_json_value root, ls_model_config *out) {
-    static const char names[] = "layers_block_type", letters[] = "hybrid_override_pattern";
+    static const char letters[] = "hybrid_override_pattern";
+    const char *names = ls_json_has(root, "layer_types") ? "layer_types" : "layers_block_type";
     const bool named = ls_json_has(root, names);
     ls_json_value list = root;
     const char *text = NULL;
@@ -113,8 +119,9 @@ static ls_status complete(ls_json_value root, const ls_architecture *architectur
     if (n->Hq % n->Hkv != 0)
         return ls_json_error(ls_json_field(root, "num_key_value_heads"), "a divisor of the num_attention_heads %lld",
                              (long long)n->Hq);
+    const char *groups = ls_json_has(root, "mamba_n_groups") ? "mamba_n_groups" : "n_groups";
     if (s->H % s->K != 0)
-        return ls_json_error(ls_json_field(root, "n_groups"), "a divisor of the mamba_num_heads %lld", (long long)s->H);
+        return ls_json_error(ls_json_field(root, groups), "a divisor of the mamba_num_heads %lld", (long long)s->H);
     LS_TRY(ls_config_silu(root, "mamba_hidden_act"));
     out->attention_scale = 1 / sqrt((double)n->D);
     return read_kinds(root, out);

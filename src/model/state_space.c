@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "graph/graph.h"
 
@@ -120,19 +121,22 @@ const ls_weight_initial ls_mixer_initial[] = {{.suffix = ".mixer.D", .value = 1}
                                               {.suffix = ".mixer.A_log", .least = 1, .most = 16},
                                               {.suffix = NULL}};
 
+/* As Python's json writes it, or as the Hugging Face library does since its version 5. */
+static bool is_infinity(ls_json_value value) {
+    static const char key[] = "__float__";
+    const char *word = NULL;
+    if (ls_json_is_infinity(value)) return true;
+    return ls_json_text_or(value, key, NULL, &word).code == LS_OK && word != NULL && strcmp(word, "Infinity") == 0;
+}
+
 ls_status ls_config_step_limits(ls_json_value root, ls_state_sizes *out) {
     static const char key[] = "time_step_limit";
-    ls_json_value list, last;
-    const char *word = NULL;
+    ls_json_value list;
     if (!ls_json_has(root, key)) return ls_ok();
     LS_TRY(ls_json_array(root, key, &list));
     if (ls_json_count(list) != 2) return ls_json_error(list, "an array of the least and the largest step");
     LS_TRY(ls_json_as_double(ls_json_item(list, 0), 0, 1e30, &out->least_step));
-    last = ls_json_item(list, 1);
-    /* The library writes an infinity in this form. */
-    if (ls_json_has(last, "__float__") && ls_json_text(last, "__float__", &word).code == LS_OK && word != NULL) {
-        out->most_step = INFINITY;
-        return ls_ok();
-    }
-    return ls_json_as_double(last, out->least_step, INFINITY, &out->most_step);
+    const ls_json_value last = ls_json_item(list, 1);
+    out->most_step = INFINITY;
+    return is_infinity(last) ? ls_ok() : ls_json_as_double(last, out->least_step, INFINITY, &out->most_step);
 }

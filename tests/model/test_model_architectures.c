@@ -172,6 +172,14 @@ static const struct {
     {"{\"model_type\": \"mamba2\", \"n_groups\": 5}", LS_INVALID, "n_groups is 5", "a divisor of the num_heads 128"},
     {"{\"model_type\": \"mamba2\", \"time_step_limit\": [0.1]}", LS_INVALID, "time_step_limit is an array of 1",
      "the least and the largest step"},
+    {"{\"model_type\": \"mamba2\", \"time_step_limit\": [0, {\"__float__\": \"-Infinity\"}]}", LS_INVALID,
+     "time_step_limit[1] is an object", "a number of at least 0"},
+    {"{\"model_type\": \"mamba2\", \"time_step_limit\": [0, NaN]}", LS_INVALID, "time_step_limit[1] is NaN",
+     "a number of at least 0"},
+    {"{\"model_type\": \"nemotron_h\", \"mamba_n_groups\": 5}", LS_INVALID, "mamba_n_groups is 5",
+     "a divisor of the mamba_num_heads 128"},
+    {"{\"model_type\": \"nemotron_h\", \"layer_types\": [\"moe\"]}", LS_UNSUPPORTED, "layer_types[0] is \"moe\"",
+     "layers linear_attention (M)"},
     {"{\"model_type\": \"mamba2\", \"hidden_act\": \"gelu\"}", LS_UNSUPPORTED, "hidden_act is \"gelu\"",
      "expected \"silu\""},
     {"{\"model_type\": \"nemotron_h\", \"mamba_hidden_act\": \"relu\"}", LS_UNSUPPORTED, "mamba_hidden_act is \"relu\"",
@@ -268,6 +276,61 @@ static void test_sizes(void **state) {
         assert_int_equal(n.tied, want->tied);
         assert_true(n.initializer_range == 0.02);
         ls_model_close(model);
+    }
+}
+
+/* What a model with states is after its config was read: its parameters, and the limits of a token's step size. */
+typedef struct state_space {
+    int64_t parameters;
+    double least, most;
+} state_space;
+
+static state_space read_state_space(const char *config) {
+    state_space found = {0};
+    ls_model *model;
+    ls_language_model lm;
+    assert_ok(ls_model_open_text("config.json", config, &model));
+    ls_graph *g = ls_graph_create(LS_F32);
+    assert_ok(ls_model_build(model, g, 1, 4, false, &lm));
+    found.parameters = ls_model_parameters(model);
+    for (int i = g->n_nodes - 1; i >= 0; i--) {
+        const ls_map_params *map = g->nodes[i].params;
+        /* ls_layer_step: the limits are the numbers of its steps 8 and 10 */
+        if (g->nodes[i].op != &ls_op_map || map->n_in != 3 || map->n_results != 2 || map->n_steps != 15) continue;
+        found.least = map->step[8].number;
+        found.most = map->step[10].number;
+    }
+    ls_graph_destroy(g);
+    ls_model_close(model);
+    return found;
+}
+
+/* Limits of a step size, and earlier names of fields, which the library reads before the later ones. */
+static void test_state_spaces(void **state) {
+    (void)state;
+#define STATES(type, rest) "{\"model_type\": \"" type "\", \"vocab_size\": 32, \"hidden_size\": 24" rest "}"
+#define MAMBA2(rest) \
+    STATES("mamba2", ", \"num_hidden_layers\": 1, \"num_heads\": 6, \"head_dim\": 8, \"n_groups\": 2" rest)
+#define NEMOTRON_H(rest) STATES("nemotron_h", ", \"mamba_num_heads\": 6, \"mamba_head_dim\": 8" rest)
+#define MIXERS "\"linear_attention\", \"mlp\""
+    static const struct {
+        const char *config, *same;
+        double least, most;
+    } cases[] = {
+        {MAMBA2(", \"time_step_limit\": [0.25, Infinity]"), MAMBA2(""), 0.25, INFINITY},
+        {MAMBA2(", \"time_step_limit\": [0.25, {\"__float__\": \"Infinity\"}]"), MAMBA2(""), 0.25, INFINITY},
+        {MAMBA2(", \"time_step_limit\": [0.25, 0.5]"), MAMBA2(""), 0.25, 0.5},
+        {NEMOTRON_H(", \"layer_types\": [" MIXERS
+                    "], \"layers_block_type\": [\"mlp\"], \"mamba_n_groups\": 3, \"n_groups\": 2, "
+                    "\"mamba_d_conv\": 3, \"mamba_conv_bias\": false, \"mamba_dt_min\": 0.75, \"time_step_min\": 0.5"),
+         NEMOTRON_H(", \"layers_block_type\": [" MIXERS
+                    "], \"n_groups\": 3, \"conv_kernel\": 3, \"use_conv_bias\": false"),
+         0.75, INFINITY},
+    };
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        const state_space found = read_state_space(cases[i].config), same = read_state_space(cases[i].same);
+        assert_int_equal(found.parameters, same.parameters);
+        assert_true(found.least == cases[i].least && found.most == cases[i].most);
     }
 }
 
@@ -462,6 +525,7 @@ int main(void) {
         cmocka_unit_test(test_learned_positions),
         cmocka_unit_test(test_longrope),
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_state_spaces),
         cmocka_unit_test(test_changes),
         cmocka_unit_test(test_changes_refused),
     };
