@@ -251,17 +251,22 @@ def is_within(found, bounds):
     return all(f <= b for f, b in zip(found, bounds))
 
 
+def bounds_of(folder):
+    config = json.loads((folder / "config.json").read_text())
+    return OF_STATES if config.get("text_config", config)["model_type"] in ("qwen3_5_text", "mamba2", "nemotron_h") else BOUNDS
+
+
 def check_same(program, folder, ids, model=None, ranks=2, options=()):
     """Logits, loss and gradients within the bounds; returns what was measured of logits and gradients."""
     right = run_library(model or load(folder), ids)
     loss, logits, gradients = ours(program, folder, ids, *options, ranks=ranks)
     *found, worst = errors((logits, loss, gradients), right)
-    config = json.loads((folder / "config.json").read_text())
-    if config.get("text_config", config)["model_type"] in ("qwen3_5_text", "mamba2", "nemotron_h"):
-        assert is_within(found, OF_STATES), (found, worst)
-    elif not is_within(found, BOUNDS):
+    bounds = bounds_of(folder)
+    if bounds is OF_STATES:
+        assert is_within(found, bounds), (found, worst)
+    elif not is_within(found, bounds):
         own = own_errors(folder, ids, right)
-        assert is_within(found, [max(b, TIMES * o) for b, o in zip(BOUNDS, own)]), f"{found}, {worst}; the library's float32: {own}"
+        assert is_within(found, [max(b, TIMES * o) for b, o in zip(bounds, own)]), f"{found}, {worst}; the library's float32: {own}"
     return found[0], found[2]
 
 
