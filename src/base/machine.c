@@ -178,42 +178,59 @@ static bool read_key(const char *file_name, const char *key, char *value, size_t
     return found;
 }
 
-/* The data or unified cache of a level, from sysfs ("48K"), or else from the C library. */
-static size_t cache_bytes(int level, int sysconf_name) {
+/* What never changes while a process lives. It is read once: sessions, compilers and ranks all ask for it. */
+static struct processor {
+    size_t cache_bytes[4]; /* of levels 1 to 3; 0 when unknown */
+    char name[64];
+} processor;
+
+/* The bytes of a size as sysfs writes it ("48K"). */
+static size_t read_size(const char *text) {
+    char unit = 0;
+    unsigned long size = 0;
+    (void)sscanf(text, "%lu%c", &size, &unit);
+    return (size_t)size << (unit == 'K' ? 10 : unit == 'M' ? 20 : 0);
+}
+
+/* The data or unified caches, from sysfs, or else from the C library. */
+static void read_caches(void) {
+    static const int sysconf_names[] = {0, _SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE};
     for (int index = 0; index < 8; index++) {
-        char folder[80], path[120], text[64];
-        snprintf(folder, sizeof folder, "/sys/devices/system/cpu/cpu0/cache/index%d", index);
-        static const char *const names[] = {"level", "type", "size"};
-        char values[3][64] = {"", "", ""};
-        for (int i = 0; i < 3; i++) {
-            snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-            FILE *file = fopen(path, "r");
-            if (!file) continue;
-            if (fgets(text, sizeof text, file)) snprintf(values[i], sizeof values[i], "%s", text);
-            fclose(file);
-        }
-        if (atoi(values[0]) != level || strncmp(values[1], "Instruction", 11) == 0) continue;
-        char unit = 0;
-        unsigned long size = 0;
-        if (sscanf(values[2], "%lu%c", &size, &unit) >= 1)
-            return (size_t)size << (unit == 'K' ? 10 : unit == 'M' ? 20 : 0);
+        static const char root[] = "/sys/devices/system/cpu/cpu0/cache";
+        char folder[16], level_text[64], type[64], size[64];
+        snprintf(folder, sizeof folder, "/index%d", index);
+        if (!read_line(root, folder, "level", level_text, sizeof level_text) ||
+            !read_line(root, folder, "type", type, sizeof type) || !read_line(root, folder, "size", size, sizeof size))
+            continue;
+        const int level = atoi(level_text);
+        if (level < 1 || level > 3 || strncmp(type, "Instruction", 11) == 0) continue;
+        if (processor.cache_bytes[level] == 0) processor.cache_bytes[level] = read_size(size);
     }
-    const long bytes = sysconf(sysconf_name);
-    return bytes > 0 ? (size_t)bytes : 0;
+    for (int level = 1; level <= 3; level++) {
+        const long bytes = sysconf(sysconf_names[level]);
+        if (processor.cache_bytes[level] == 0 && bytes > 0) processor.cache_bytes[level] = (size_t)bytes;
+    }
+}
+
+static void read_processor(void) {
+    read_caches();
+    if (!read_key("/proc/cpuinfo", "model name", processor.name, sizeof processor.name) &&
+        !read_key("/proc/cpuinfo", "CPU part", processor.name, sizeof processor.name))
+        snprintf(processor.name, sizeof processor.name, "unknown processor");
 }
 
 void ls_machine_detect(ls_machine *out) {
-    ls_machine machine = {.cores = count_cores()};
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_processor);
+    ls_machine machine = {.cores = count_cores(),
+                          .l1_bytes = processor.cache_bytes[1],
+                          .l2_bytes = processor.cache_bytes[2],
+                          .l3_bytes = processor.cache_bytes[3]};
+    memcpy(machine.name, processor.name, sizeof machine.name);
     const ls_status limited = ls_isa_limit(&machine.isa);
     (void)limited; /* a wrong LONGSPAN_ISA is reported when kernels are chosen */
-    machine.l1_bytes = cache_bytes(1, _SC_LEVEL1_DCACHE_SIZE);
-    machine.l2_bytes = cache_bytes(2, _SC_LEVEL2_CACHE_SIZE);
-    machine.l3_bytes = cache_bytes(3, _SC_LEVEL3_CACHE_SIZE);
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     machine.memory_bytes = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
-    if (!read_key("/proc/cpuinfo", "model name", machine.name, sizeof machine.name) &&
-        !read_key("/proc/cpuinfo", "CPU part", machine.name, sizeof machine.name))
-        snprintf(machine.name, sizeof machine.name, "unknown processor");
     ls_cgroup_limits("/proc/self/cgroup", "/sys/fs/cgroup", &machine.cores, &machine.memory_bytes);
     *out = machine;
 }
