@@ -32,8 +32,9 @@ static bool fits(const ls_tensor_info *matrix, ls_dtype type) {
     return matrix->shape.dim[matrix->shape.ndim - 1].size % ls_dtype_values(type) == 0;
 }
 
-void ls_base_keep(const ls_model *model, ls_graph *g, ls_tensor logits) {
+ls_status ls_base_keep(const ls_model *model, ls_graph *g, ls_tensor logits) {
     const ls_node *head = head_of(g, logits);
+    int matrices = 0;
     for (int n = 0; n < g->n_nodes && model->kept != LS_DTYPES; n++) {
         const ls_node *node = &g->nodes[n];
         if (node->op != &ls_op_linear || node == head) continue;
@@ -42,5 +43,11 @@ void ls_base_keep(const ls_model *model, ls_graph *g, ls_tensor logits) {
         if (!own || (model->adapter != NULL && !matrix->borrowed) || !fits(matrix, model->kept)) continue;
         matrix->kept = model->kept;
         matrix->frozen = matrix->borrowed = true;
+        matrices++;
     }
+    if (matrices > 0 || model->kept == LS_DTYPES || !ls_dtype_is_block(model->kept)) return ls_ok();
+    return ls_error(LS_USAGE,
+                    "--base %s: no matrix can be kept in it, since none has rows of whole blocks of %lld numbers; "
+                    "expected --base bf16, or none",
+                    ls_dtype_name(model->kept), (long long)ls_dtype_values(model->kept));
 }

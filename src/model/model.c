@@ -236,7 +236,7 @@ static ls_status build_adapted(const ls_model *model, ls_graph *g, const ls_mode
 static ls_status build(const ls_model *model, ls_graph *g, const ls_model_lengths *lengths, ls_language_model *out) {
     ls_language_model lm = {0};
     LS_TRY(model->adapter != NULL ? build_adapted(model, g, lengths, &lm) : model->kind->build(model, g, lengths, &lm));
-    ls_base_keep(model, g, lm.logits);
+    LS_TRY(ls_base_keep(model, g, lm.logits));
     LS_TRY(ls_graph_accumulate_loss(g, lm.loss));
     lm.forward_nodes = g->n_nodes;
     *out = lm;

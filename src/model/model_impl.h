@@ -270,8 +270,8 @@ ls_tensor ls_distilled(const ls_model *model, ls_graph *g, const ls_language_mod
 
 /* The type that the word of --base means. */
 LS_MUST_USE ls_status ls_base_parse(const char *name, ls_dtype *out);
-/* For a graph that is not differentiated yet. logits: a tensor of the graph, or none. */
-void ls_base_keep(const ls_model *model, ls_graph *graph, ls_tensor logits);
+/* For a graph that is not differentiated yet. logits: a tensor of the graph, or none. An error: no matrix fits. */
+LS_MUST_USE ls_status ls_base_keep(const ls_model *model, ls_graph *graph, ls_tensor logits);
 
 /* --- files of matrices in few bytes (quantized.c) ----------------------------------------------------------------- */
 

@@ -74,5 +74,8 @@ expect 2 "--base nf4: matrices in that type are not trained; expected --lora or 
 expect 2 "base" train --model $base --data text --lora r=2 --base q4 --out refused
 if "$longspan" train --model $base --data text --lora r=2 --base nf4 --group 'model.embed*:frozen=bf16' --out unlike >out 2>err; then fail "two types"; fi
 grep -q "expected one type beside that of --dtype" err || fail "two types: $(cat err)"
+sed 's/\("hidden_size": \|"intermediate_size": \|"head_dim": \)[0-9]*/\1 8/g' config.json >narrow.json
+refused "--base nf4: no matrix can be kept in it, since none has rows of whole blocks of 64 numbers" \
+    plan --model narrow.json --lora r=2 --base nf4 --seq 64 --ranks 1
 [ ! -e refused ] || fail "a refused call left a folder"
 echo "adapters on matrices in few bytes: trained, resumed, evaluated, merged"
