@@ -3,9 +3,9 @@
  * executes a launch after a random time, with a thread pool of its own. Code that works on this device does not rely on
  * a launch having been executed when the call returns.
  *
- *   - Allocated memory is mapped twice. At `base` it can be accessed only while a launch is being executed; the host's
- *     copies and transports use the other mapping. If the host uses a pointer into an arena that it kept, the process
- *     ends. An adopted heap cannot be protected in this way, because others access it too.
+ *   - Allocated memory is mapped twice. At `base` it can be accessed only while launches are executed, one right after
+ *     the other; the host's copies and transports use the other mapping. If the host uses a pointer into an arena that
+ *     it kept, the process ends. An adopted heap cannot be protected in this way, because others access it too.
  *   - If two launches access the same bytes and neither comes after the other, this is an error (judge.c).
  *   - A queue has room for few launches if the host asks; launches without asking are accepted too.
  *   - awaited: it has no holds, like a device on whose queues a transport cannot order its work.
@@ -72,8 +72,9 @@ enum { ROOM = 6 };
 typedef struct queue {
     delayed *d;
     int index;
-    bool started;
+    bool started, busy; /* the thread runs; it executes the first operation */
     pthread_t thread;
+    pthread_cond_t startable; /* the first operation may start, or the device is closing */
     ls_pool *pool;
     operation *first, **end;               /* launched and not executed, in order */
     int outstanding;                       /* how many these are */
@@ -85,13 +86,14 @@ typedef struct queue {
 struct delayed {
     ls_device *device;
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t changed; /* the host waits for it */
     uint64_t seed;
     call_kind failing_kind;
     long calls, failing; /* calls of failing_kind so far; the number of the one that fails, 0: none */
     ls_status failed;    /* the first failure; then nothing is executed any more */
     bool closing;
-    int running; /* launches that are being executed */
+    int running;  /* launches that are being executed */
+    bool is_open; /* the memory at `base` can be accessed */
     ls_judge *judge;
     queue *queues;
 };
@@ -129,6 +131,10 @@ static ls_status allocate(ls_device *device, ls_device_arena *arena) {
     if (file < 0) return ls_error(LS_NO_MEMORY, "no file in memory can be made: %s", strerror(errno));
     const ls_status status = map_both(file, arena);
     close(file);
+    delayed *d = device->state;
+    lock(d);
+    d->is_open = false; /* not the new arena: the next launch opens all of them */
+    unlock(d);
     return status;
 }
 
@@ -143,13 +149,25 @@ static void free_arena(ls_device *device, ls_device_arena *arena) {
     ls_memory_unmap(arena->source, arena->bytes);
 }
 
-/* Allows or forbids access to the memory at `base` of all arenas. */
 static void protect(const delayed *d, int protection) {
     for (int i = 0; i < d->device->n_arenas; i++) {
         const ls_device_arena *arena = &d->device->arenas[i];
         if (arena->adopted || arena->bytes == 0) continue;
         LS_ASSERT(mprotect(arena->base, arena->bytes, protection) == 0);
     }
+}
+
+/* Allows access to the memory at `base` of all arenas. */
+static void open_memory(delayed *d) {
+    if (!d->is_open) protect(d, PROT_READ | PROT_WRITE);
+    d->is_open = true;
+}
+
+/* Forbids it unless a launch is being executed. */
+static void close_memory(delayed *d) {
+    if (!d->is_open || d->running > 0) return;
+    protect(d, PROT_NONE);
+    d->is_open = false;
 }
 
 /* Whether the host may access the bytes now. */
@@ -236,38 +254,40 @@ static bool may_start(const queue *q, const operation *o) {
     return !is_hold(o) || q->released >= o->number;
 }
 
-/* Called without the lock. */
-static void delay(const queue *q, uint64_t draw) {
+/* The lock is held before and after. */
+static void delay(queue *q) {
+    delayed *d = q->d;
     const uint64_t microseconds =
-        ls_rng_below(q->d->seed, (uint64_t)q->index, draw, (uint64_t)LAUNCHES_FOR_A_DELAY * MOST_DELAY_MICROSECONDS);
+        ls_rng_below(d->seed, (uint64_t)q->index, q->draws++, (uint64_t)LAUNCHES_FOR_A_DELAY * MOST_DELAY_MICROSECONDS);
     const struct timespec time = {0, (long)microseconds * 1000};
-    if (microseconds < MOST_DELAY_MICROSECONDS) nanosleep(&time, NULL);
+    if (microseconds >= MOST_DELAY_MICROSECONDS) return;
+    close_memory(d);
+    unlock(d);
+    nanosleep(&time, NULL);
+    lock(d);
 }
 
 /* Executes a launch. The lock is held before and after. */
 static void run(queue *q, const operation *o) {
     delayed *d = q->d;
-    const uint64_t draw = q->draws++;
-    unlock(d);
-    delay(q, draw);
-    lock(d);
+    delay(q);
     if (count_call(d, CALL_EXECUTE).code != LS_OK) return;
-    if (d->running++ == 0) protect(d, PROT_READ | PROT_WRITE);
+    open_memory(d);
+    d->running++;
     unlock(d);
     o->run(o->context, q->pool);
     lock(d);
-    if (--d->running == 0) protect(d, PROT_NONE);
+    d->running--;
 }
 
 /* Executes a message. The lock is held before and after. */
 static void exchange(queue *q, const operation *o) {
     delayed *d = q->d;
     const ls_device_message *m = &o->message;
-    const uint64_t draw = q->draws++;
     _Atomic uint64_t *word = (_Atomic uint64_t *)m->word;
     if (count_call(d, CALL_MESSAGE).code != LS_OK) return;
+    delay(q);
     unlock(d);
-    delay(q, draw);
     ls_range from = m->from, to = m->to;
     const ls_status counted = ls_device_count_rows(&m->count, m->peer, &from, &to);
     if (counted.code == LS_OK && m->source != NULL) ls_range_copy(m->target, &to, m->source, &from);
@@ -293,7 +313,11 @@ static void pop(queue *q) {
     free(o);
 }
 
-/* Removes all holds that are released, and wakes the threads of the queues, whose next launch may now start. */
+static bool is_startable(const queue *q) {
+    return q->first != NULL && !is_hold(q->first) && q->d->failed.code == LS_OK && may_start(q, q->first);
+}
+
+/* Removes all holds that are released, and wakes the threads of the queues whose next launch may start. */
 static void pass_holds(delayed *d) {
     bool moved;
     do {
@@ -303,7 +327,16 @@ static void pass_holds(delayed *d) {
             for (; q->first != NULL && is_hold(q->first) && may_start(q, q->first); moved = true) pop(q);
         }
     } while (moved);
+    for (int i = 0; i < d->device->options.queues; i++)
+        if (is_startable(&d->queues[i])) pthread_cond_signal(&d->queues[i].startable);
     pthread_cond_broadcast(&d->changed);
+}
+
+/* Whether an operation may start that has not. */
+static bool any_startable(const delayed *d) {
+    for (int i = 0; i < d->device->options.queues; i++)
+        if (!d->queues[i].busy && is_startable(&d->queues[i])) return true;
+    return false;
 }
 
 static void *queue_main(void *argument) {
@@ -311,15 +344,18 @@ static void *queue_main(void *argument) {
     delayed *d = q->d;
     lock(d);
     while (!d->closing) {
-        const operation *o = q->first;
-        if (o == NULL || is_hold(o) || d->failed.code != LS_OK || !may_start(q, o)) {
-            pthread_cond_wait(&d->changed, &d->lock);
+        if (!is_startable(q)) {
+            if (!any_startable(d)) close_memory(d);
+            pthread_cond_wait(&q->startable, &d->lock);
             continue;
         }
+        const operation *o = q->first;
+        q->busy = true;
         if (o->has_message)
             exchange(q, o);
         else
             run(q, o);
+        q->busy = false;
         if (d->failed.code == LS_OK && !d->closing) pop(q);
         pass_holds(d);
         if (d->device->options.wake != NULL) d->device->options.wake(d->device->options.context);
@@ -491,6 +527,7 @@ static ls_status open_device(ls_device *device, const char *settings) {
         q[i].d = d;
         q[i].index = i;
         q[i].end = &q[i].first;
+        pthread_cond_init(&q[i].startable, NULL);
     }
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->changed, NULL);
@@ -502,6 +539,7 @@ static bool stop_device(ls_device *device) {
     delayed *d = device->state;
     lock(d);
     d->closing = true;
+    for (int i = 0; i < device->options.queues; i++) pthread_cond_signal(&d->queues[i].startable);
     pthread_cond_broadcast(&d->changed);
     unlock(d);
     for (int i = 0; i < device->options.queues; i++)
@@ -514,6 +552,7 @@ static void close_device(ls_device *device) {
     for (int i = 0; i < device->options.queues; i++) {
         queue *q = &d->queues[i];
         ls_pool_destroy(q->pool);
+        pthread_cond_destroy(&q->startable);
         for (operation *o = q->first; o != NULL;) {
             operation *next = o->next;
             free(o->after);
