@@ -60,7 +60,7 @@ typedef enum ls_kernel_id { LS_KERNEL_NONE, LS_KERNELS(LS_KERNEL_ID), LS_KERNEL_
 /* What the time of a call is proportional to, besides its flops. */
 typedef enum ls_cost_kind {
     LS_COST_BYTES,   /* one pass over its operands, with some arithmetic */
-    LS_COST_PLAIN,   /* the same, with flops at the rate of plain loops: only the reference exists */
+    LS_COST_PLAIN,   /* the same, with flops at the rate of plain loops */
     LS_COST_COPY,    /* the same; an operand in several pieces takes several copies */
     LS_COST_OFFLOAD, /* its bytes go to memory of the host, or come from there */
     LS_COST_FETCH,

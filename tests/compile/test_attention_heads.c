@@ -125,36 +125,6 @@ static void more_heads_on_a_gpu(void **unused) {
     }
 }
 
-/* It has no kernels that keep scores; a processor has. */
-static void rsa_is_refused_on_a_gpu(void **unused) {
-    (void)unused;
-    use_emulated_kernels();
-    ls_attention_options options = options_for(LS_F32);
-    options.seq = 64;
-    ls_attention_graph g;
-    ls_image *image;
-    assert_int_equal(ls_attention_graph_build(&options, &g).code, LS_OK);
-    const ls_job job = ls_attention_graph_job(&g, true);
-    ls_target target = {.mesh = mesh_of(1, 2, 1),
-                        .device = "cuda",
-                        .strategy = "rsa",
-                        .layout = LS_LAYOUT_CONTIGUOUS,
-                        .isa = LS_ISA_BASE,
-                        .threads = 1};
-    const ls_status status = ls_compile(&job, &target, &image);
-    assert_int_equal(status.code, LS_UNSUPPORTED);
-    if (strstr(status.text, "strategy rsa: the device cuda has no kernels that keep scores") == NULL)
-        fail_msg("refused with \"%s\"", status.text);
-    target.strategy = "ring";
-    assert_int_equal(ls_compile(&job, &target, &image).code, LS_OK);
-    ls_image_destroy(image);
-    target.device = "cpu";
-    target.strategy = "rsa";
-    assert_int_equal(ls_compile(&job, &target, &image).code, LS_OK);
-    ls_image_destroy(image);
-    ls_graph_destroy(g.graph);
-}
-
 /* --- results ------------------------------------------------------------------------------------------------------ */
 
 typedef struct results {
@@ -228,8 +198,9 @@ static void same_as_two_ranks(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(narrow_types_go_by_heads), cmocka_unit_test(wide_types_are_made_in_place),
-        cmocka_unit_test(more_heads_on_a_gpu),      cmocka_unit_test(rsa_is_refused_on_a_gpu),
+        cmocka_unit_test(narrow_types_go_by_heads),
+        cmocka_unit_test(wide_types_are_made_in_place),
+        cmocka_unit_test(more_heads_on_a_gpu),
         cmocka_unit_test(same_as_two_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

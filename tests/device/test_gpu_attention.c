@@ -237,6 +237,7 @@ static void test_formula(void **state) {
         {.ranks = 3, .strategy = "gather", .layout = "striped"},
         {.ranks = 2, .strategy = "ulysses"},
         {.mesh = "dp=2"},
+        {.ranks = 3, .strategy = "rsa", .layout = "striped"},
     };
     const caller c = make_caller();
     for (size_t i = 0; i < LS_COUNT(spreads); i++) {

@@ -220,6 +220,14 @@ static const sizes cases[] = {
     ATTENTION_CASE(ATTENTION_GRAD, TOKENS, 32, 32, 128, each),
     ATTENTION_CASE(ATTENTION_GRAD, FEW, 1024, 256, 128, shared),
     ATTENTION_CASE(ATTENTION_GRAD, FEW, 512, 512, 256, windows),
+#define SCORES(id, queries, keys, heads, head) \
+    { .of = LS_KERNEL_##id, .letters = "BNKHJDW", .size = {1, queries, keys, heads, heads, head, 2}, .params = &each }
+#define SCORES_OF(id) SCORES(id, FEW, 128, 1024, 128), SCORES(id, 128, FEW, 1024, 128), SCORES(id, 69000, 71000, 1, 64)
+    SCORES_OF(ATTENTION_PRODUCTS),
+    SCORES_OF(ATTENTION_SOFTMAX),
+    SCORES_OF(ATTENTION_WEIGHTED),
+    SCORES_OF(ATTENTION_WEIGHTED_BACK),
+    SCORES_OF(ATTENTION_SOFTMAX_GRAD),
 #define PRODUCT(a, i, b, j, m, n, how, wider) \
     { .of = LS_KERNEL_MATMUL, .letters = "aIbJNm", .size = {a, i, b, j, n, m}, .params = &(how), .wide = wider }
     PRODUCT(TOKENS, WIDTH, WIDTH, 72, TOKENS, 72, plain, false),
@@ -371,8 +379,14 @@ static void put_one(ls_view *v, int64_t at) {
     memcpy((char *)v->data + bytes * (size_t)at, (const char *)&one + sizeof one - bytes, bytes);
 }
 
+/* Every query sees the keys at position 0. */
+static void see_first_position(ls_view *spans) {
+    for (int64_t i = 1; i < ls_view_elements(spans); i += 2) ((int32_t *)spans->data)[i] = 1;
+}
+
 /*
- * Spans of the first and the last query, whose dO is not 0; of other numbers those near the end become the last one.
+ * Spans of the first and the last query, whose dO is not 0; of rows of scores, those of all queries. Of other numbers
+ * those near the end become the last one.
  */
 static void fill_numbers(const sizes *s, ls_view *v, int operand) {
     const int64_t n = ls_view_elements(v);
@@ -381,6 +395,10 @@ static void fill_numbers(const sizes *s, ls_view *v, int operand) {
         put_one(v, n - 1);
     }
     if (v->dtype != LS_I32) return;
+    if (s->of == LS_KERNEL_ATTENTION_SOFTMAX || s->of == LS_KERNEL_ATTENTION_SOFTMAX_GRAD) {
+        if (v->ndim == 3) see_first_position(v);
+        return;
+    }
     int32_t *const at = v->data;
     if (attends(s->of) && operand == 3) {
         at[1] = 1;

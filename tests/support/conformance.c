@@ -44,6 +44,7 @@ typedef struct baseline {
 struct conformance {
     const conformance_axes *axes;
     conformance_account *account;
+    const char *device;
     int key[5]; /* of the problem that is here */
     bool has_problem;
     plain_attention problem;
@@ -57,6 +58,8 @@ conformance *conformance_open(const conformance_axes *axes, conformance_account 
     c->account = account;
     return c;
 }
+
+void conformance_run_on(conformance *c, const char *device) { c->device = device; }
 
 /* --- the reference ------------------------------------------------------------------------------------------------ */
 
@@ -103,7 +106,8 @@ static const baseline *take_baseline(conformance *c, const conformance_case *it)
     const ls_isa isa = c->axes->isa[it->at[CONFORM_ISA]];
     baseline *one = &c->one[t][isa];
     if (one->made) return one;
-    const ls_target target = {.mesh = mesh_of(1, 1, 1), .strategy = "local", .threads = 1, .isa = isa};
+    const ls_target target = {
+        .mesh = mesh_of(1, 1, 1), .strategy = "local", .device = c->device, .threads = 1, .isa = isa};
     ls_status refused;
     const ls_status status = attention_spread(&c->problem, &target, limits[t].dtype, &one->result, &refused);
     if (status.code != LS_OK || refused.code != LS_OK) fail_msg("one rank: %s%s", status.text, refused.text);
@@ -184,6 +188,7 @@ void conformance_check(conformance *c, const conformance_case *it) {
     take_problem(c, it);
     ls_target target = {.mesh = place->mesh,
                         .strategy = place->strategy,
+                        .device = c->device,
                         .layout = (ls_layout_kind)it->at[CONFORM_LAYOUT],
                         .isa = c->axes->isa[it->at[CONFORM_ISA]],
                         .threads = 1};

@@ -88,6 +88,8 @@ typedef struct conformance_account conformance_account;
 
 /* Cases that run are added to the account. */
 conformance *conformance_open(const conformance_axes *axes, conformance_account *account);
+/* Ranks run on that device from now on, the one rank of the reference too. */
+void conformance_run_on(conformance *c, const char *device);
 /*
  * Runs a case and checks all its results; a wrong one fails the test with names and figures. Cases with equal mask,
  * heads, shape, logits and extras should follow each other, because their reference is computed once.

@@ -23,6 +23,16 @@ static ls_dtype dtype_of(char type, ls_dtype T) {
     }
 }
 
+enum { APART = 37 }; /* positions */
+
+/* Element i of spans with four columns for each query: some of the first keys, and a run of later ones. */
+static double end_of_span(int64_t i, int64_t keys) {
+    const int64_t query = i / 4, middle = keys / 4;
+    const bool blind = query % 5 == 2;
+    const int64_t ends[4] = {0, blind ? 0 : 1 + query % 2, middle + 2, middle + 2 + (blind ? 0 : query % keys)};
+    return (double)(ends[i % 4] * APART);
+}
+
 double value_of(const operand *o, uint64_t stream, int64_t i) {
     static const double control[LS_CONTROLS] = {1, 0.7, 1e-2, 0.271, 0.0297, 3};
     static const double hyper[LS_HYPERS] = {0.01, 0.5, 3, 0.9, 0.99};
@@ -54,7 +64,9 @@ double value_of(const operand *o, uint64_t stream, int64_t i) {
     case ENDS:
         return (double)(i % o->limit * 3 - o->limit);
     case POSITIONS:
-        return (double)(i * 37);
+        return (double)(i * APART);
+    case SPANS:
+        return end_of_span(i, o->limit);
     case CONTROL:
         return control[i];
     case SKIP:
@@ -574,5 +586,6 @@ const example_group example_groups[] = {
     {"optimiser", optimiser, false},
     {"products", products, false},
     {"rows of attention", attention_rows, false},
+    {"rows of scores", visit_score_examples, true},
 };
 const int n_example_groups = (int)LS_COUNT(example_groups);

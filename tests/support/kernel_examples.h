@@ -18,6 +18,7 @@ typedef enum contents {
     PART_LABELS,
     RUN, /* the first and the number, which is the limit */
     POSITIONS,
+    SPANS,  /* two of each query, of positions of `limit` keys; every fifth query sees nothing */
     KEYS,   /* of `limit` elements, of length 1 on average */
     DECAYS, /* below 0 */
     RATES,  /* from 0 to 2 */
@@ -78,6 +79,7 @@ typedef struct example_group {
 } example_group;
 void visit_recurrence_examples(visit_example visit); /* of linear recurrences (kernel_examples_recurrence.c) */
 void visit_rnn_examples(visit_example visit);        /* of recurrent cells (kernel_examples_rnn.c) */
+void visit_score_examples(visit_example visit);      /* of whole rows of scores (kernel_examples_scores.c) */
 void visit_norm_examples(visit_example visit); /* of norms, and those over many tokens (kernel_examples_norms.c) */
 void visit_norms_of_many_tokens(visit_example visit);
 void visit_general_examples(visit_example visit); /* the group of general ops (kernel_examples_general.c) */

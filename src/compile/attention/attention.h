@@ -116,7 +116,6 @@ struct ls_strategy {
     bool two_rings; /* if blocks lie along several axes, the innermost one is the inner ring, and the others form the
                        outer ring */
     const char *unsliced; /* why sequences cannot be cut into slices; NULL: they can */
-    const char *on_host;  /* what only CPU kernels can do for it; NULL: CUDA kernels do everything */
     bool ordered;         /* with canonical sums, canonical.c takes its place; if false, canonical sums are refused */
     ls_status (*applicable)(const ls_strategy *strategy, const ls_attention_problem *problem);
     /*

@@ -5,8 +5,8 @@
  * Nothing is merged by log-sum-exp. In the backward pass values go round for the gradient of the weights, then keys for
  * the gradient of the queries, while each rank's parts of dV and dK go to the ranks of their blocks.
  *
- * It sends as many bytes as the ring, and keeps Hq n S scores, in type G, for the gradient. It exists for comparison,
- * and has kernels in ref/ only. They work in type G, to which keys and values are cast when they arrive.
+ * It sends as many bytes as the ring, and keeps Hq n S scores, in type G, for the gradient. It exists for comparison:
+ * its kernels are simple. They work in type G, to which keys and values are cast when they arrive.
  */
 #include "compile/attention/attention.h"
 
@@ -217,7 +217,6 @@ const ls_strategy ls_strategy_rsa = {
     .name = "rsa",
     .about = "keys go round, then values; each rank keeps all scores of its queries",
     .reads_in_place = true,
-    .on_host = "keep scores",
     .unsliced = "keeps scores of a slice with its own keys alone",
     .applicable = ls_strategy_heads,
     .across_forward = rsa_forward,

@@ -79,11 +79,6 @@ static void lower_forward(ls_builder *b, const ls_program_node *at) {
                                           .E = site->D[LS_VALUES],
                                           .mesh = b->target->mesh};
     ls_status fits = strategy->applicable(strategy, &problem);
-    if (fits.code == LS_OK && b->image->kernels == LS_DEVICE_CUDA && strategy->on_host != NULL)
-        fits = ls_error(LS_UNSUPPORTED,
-                        "strategy %s: the device cuda has no kernels that %s; expected another strategy, of which ring "
-                        "sends as much",
-                        strategy->name, strategy->on_host);
     if (fits.code == LS_OK && b->image->slices > 1 && strategy->unsliced != NULL)
         fits =
             ls_error(LS_USAGE, "--slices %d: strategy %s %s; expected local, ring, ulysses, usp, gather or double-ring",

@@ -21,6 +21,9 @@
 #define SUMS(X) X(sum), X(sum_squares), X(normalize)
 #define UPDATES(X) X(step_control), X(adamw), X(sgd), X(lion), X(momentum), X(descend)
 #define ATTENTION_ROWS(X) X(attention_merge), X(attention_sink), X(attention_sink_grad), X(attention_delta)
+#define ATTENTION_SCORES(X)                                                                        \
+    X(attention_products), X(attention_softmax), X(attention_softmax_grad), X(attention_weighted), \
+        X(attention_weighted_back)
 #define PRODUCTS(X) X(matmul), X(matmul_blocks), X(decode)
 #define SUBJECTS(X)                                                                                                   \
     ELEMENTWISE(X), ACTIVATION(X), NORMS(X), ROTATE(X), CONV(X), RECURRENCE(X), EMBEDDING(X), COPY(X), COLUMN_SUM(X), \
@@ -28,7 +31,7 @@
 
 #define F32(name) ls_cuda_f32_##name
 #define BF16(name) ls_cuda_bf16_##name
-extern const ls_kernel SUBJECTS(F32), SUBJECTS(BF16);
+extern const ls_kernel SUBJECTS(F32), ATTENTION_SCORES(F32), SUBJECTS(BF16);
 extern const ls_kernel ls_cuda_f64_copy, ls_cuda_i32_copy, ls_cuda_f64_fill, ls_cuda_i32_fill, ls_cuda_i32_offload,
     ls_cuda_i32_fetch;
 extern const ls_kernel ls_cuda_nf4_copy, ls_cuda_int8_copy, ls_cuda_fp8_copy, ls_cuda_mxfp4_copy;
@@ -44,6 +47,7 @@ extern const ls_kernel ls_cuda_f32_attention, ls_cuda_f32_attention_grad, ls_cud
 /* If a contract and a type have several rows, the last one that supports the call is taken. */
 const ls_kernel *const ls_cuda_kernels[] = {
     SUBJECTS(F32_ADDRESS),
+    ATTENTION_SCORES(F32_ADDRESS),
     SUBJECTS(BF16_ADDRESS),
     &ls_cuda_f64_copy,
     &ls_cuda_i32_copy,
