@@ -228,12 +228,14 @@ static void run_list(test_part part, const void *input, void *account) {
 /* The cases of the part, in their order, of n. Returns how many. */
 static int choose_cases(matrix_case *cases, int n, const matrix_part *of) {
     bool seen[MATRIX_NETWORKS] = {false};
-    int chosen = 0;
+    int chosen = 0, turn = 0;
     for (int i = of->first; i < n; i++) {
         const ls_target target = matrix_target(&cases[i]);
+        if (of->strategy != NULL && strcmp(target.strategy, of->strategy) != 0) continue;
+        const bool has_turn = turn++ % of->every == 0;
         if (ls_mesh_ranks(&target.mesh) > of->most_ranks) continue;
         bool *known = &seen[cases[i].at[MATRIX_NETWORK]];
-        if ((i - of->first) % of->every == 0 || !*known) cases[chosen++] = cases[i];
+        if (has_turn || !*known) cases[chosen++] = cases[i];
         *known = true;
     }
     return chosen;

@@ -103,11 +103,15 @@ void matrix_run_over(matrix *m, const char *transport);
 void matrix_check(matrix *m, const matrix_case *c);
 void matrix_close(matrix *m);
 
-/* Every n-th case of a covering set from `first` on, and the first one of each network, of at most so many ranks. */
+/*
+ * Every n-th case of a covering set from `first` on, and the first one of each network, of at most so many ranks. With
+ * a strategy, only of the cases that have it.
+ */
 typedef struct matrix_part {
     matrix_set set;
     ls_dtype dtype;
     int first, every, most_ranks;
+    const char *strategy;           /* NULL: all */
     const char *device, *transport; /* as of matrix_run_on and matrix_run_over, or NULL */
 } matrix_part;
 /* Runs it on processes, one per core. Reported, as matrix_report does. */
