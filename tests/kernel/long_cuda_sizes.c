@@ -423,7 +423,8 @@ static bool lay_out(const ls_kernel *row, const sizes *s, int off, ls_kernel_cal
         return false;
     }
     for (int i = 0; i < call->n_in; i++) fill_numbers(s, &call->in[i], i);
-    if (row->id >= LS_KERNEL_ADAMW && ls_contracts[row->id].in[0] != 0 && strchr(s->letters, 'u') != NULL)
+    const bool updates = row->id >= LS_KERNEL_ADAMW && ls_contracts[row->id].in[0] != 0 && call->n_in > 1;
+    if (updates && strchr(s->letters, 'u') != NULL)
         ((double *)call->in[1].data)[LS_CONTROL_APPLY] = 1;
     return true;
 }
