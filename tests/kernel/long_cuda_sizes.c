@@ -424,8 +424,7 @@ static bool lay_out(const ls_kernel *row, const sizes *s, int off, ls_kernel_cal
     }
     for (int i = 0; i < call->n_in; i++) fill_numbers(s, &call->in[i], i);
     const bool updates = row->id >= LS_KERNEL_ADAMW && ls_contracts[row->id].in[0] != 0 && call->n_in > 1;
-    if (updates && strchr(s->letters, 'u') != NULL)
-        ((double *)call->in[1].data)[LS_CONTROL_APPLY] = 1;
+    if (updates && strchr(s->letters, 'u') != NULL) ((double *)call->in[1].data)[LS_CONTROL_APPLY] = 1;
     return true;
 }
 
