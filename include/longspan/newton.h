@@ -6,11 +6,13 @@
 
 LS_PUBLIC_BEGIN
 
+enum { LS_NEWTON_STEPS = 1000 }; /* the most that a layer may have */
+
 /*
- * kind: LS_RNN_DIAGONAL_GRU or LS_RNN_DIAGONAL_LSTM. steps: of Newton's method, at least 1; each is one scan. After k
- * steps token k is exact; if the cell forgets, all tokens are after a few steps (docs/lab/34-recurrent-cells.md).
- * bound: a state has converged if it differs by no more than this from what the cell makes of the previous state;
- * states lie between -1 and 1. places: as in ls_rnn_form.
+ * kind: LS_RNN_DIAGONAL_GRU or LS_RNN_DIAGONAL_LSTM. steps: of Newton's method, 1 to LS_NEWTON_STEPS; each is one scan.
+ * After k steps token k is exact; if the cell forgets, all tokens are after a few steps
+ * (docs/lab/34-recurrent-cells.md). bound: a state has converged if it differs by no more than this from what the cell
+ * makes of the previous state; states lie between -1 and 1. places: as in ls_rnn_form.
  */
 typedef struct ls_newton_form {
     ls_rnn_kind kind;

@@ -249,10 +249,15 @@ static ls_tensor followers(ls_graph *g, ls_tensor places) {
 
 /* --- the layer ---------------------------------------------------------------------------------------------------- */
 
-static ls_status check(const ls_graph *g, ls_tensor x, ls_tensor weight, const ls_newton_form *form) {
-    if (form == NULL || form->steps < 1 || !(form->bound > 0))
-        return ls_error(LS_INVALID, "rnn_newton: %d steps and a bound of %g, expected at least 1 and more than 0",
-                        form == NULL ? 0 : form->steps, form == NULL ? 0 : form->bound);
+static ls_status check(const ls_graph *g, ls_tensor x, ls_tensor weight, const ls_newton_form *form,
+                       const ls_tensor *unconverged) {
+    if (form == NULL || form->steps < 1 || form->steps > LS_NEWTON_STEPS || !(form->bound > 0))
+        return ls_error(LS_INVALID, "rnn_newton: %d steps and a bound of %g, expected 1 to %d and more than 0",
+                        form == NULL ? 0 : form->steps, form == NULL ? 0 : form->bound, LS_NEWTON_STEPS);
+    if (unconverged == NULL)
+        return ls_error(LS_INVALID, "rnn_newton: unconverged is NULL, expected a place for the number of elements");
+    if (!ls_graph_has(g, x) || !ls_graph_has(g, weight) || (form->places.id != 0 && !ls_graph_has(g, form->places)))
+        return ls_error(LS_INVALID, "rnn_newton: x, weight or places is no tensor of this graph");
     if (cell_of(form->kind) == NULL)
         return ls_error(LS_INVALID, "rnn_newton: kind %d, expected a diagonal GRU or LSTM", (int)form->kind);
     if (g->dtype == LS_BF16)
@@ -316,10 +321,10 @@ static ls_tensor take_steps(const layer *l, const ls_newton_form *form, ls_newto
 
 ls_tensor ls_rnn_newton(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_newton_form *form, ls_tensor *unconverged,
                         ls_newton_progress *progress) {
-    *unconverged = LS_NO_TENSOR;
+    if (unconverged != NULL) *unconverged = LS_NO_TENSOR;
     if (progress != NULL) *progress = (ls_newton_progress){LS_NO_TENSOR, LS_NO_TENSOR};
     if (ls_graph_status(g).code != LS_OK) return LS_NO_TENSOR;
-    const ls_status fits = check(g, x, weight, form);
+    const ls_status fits = check(g, x, weight, form, unconverged);
     if (fits.code != LS_OK) return ls_graph_fail(g, fits);
     const ls_shape *w = &ls_graph_tensor(g, weight)->shape;
     const int64_t H = w->dim[0].size, D = w->dim[2].size;

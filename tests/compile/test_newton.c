@@ -153,9 +153,35 @@ static void test_refused(void **state) {
     assert_non_null(strstr(status.text, "rnn_newton: the graph is bf16"));
 }
 
+static void test_calls_refused(void **state) {
+    (void)state;
+    static const struct {
+        int steps, foreign; /* foreign: what is added to the weight's number */
+        bool counted;
+        const char *said;
+    } calls[] = {{0, 0, true, "0 steps"},
+                 {1 << 30, 0, true, "1 to 1000"},
+                 {3, 0, false, "unconverged is NULL"},
+                 {3, 1 << 20, true, "is no tensor of this graph"}};
+    for (size_t i = 0; i < LS_COUNT(calls); i++) {
+        ls_graph *g = ls_graph_create(LS_F32);
+        ls_tensor count = LS_NO_TENSOR, weight = ls_parameter(g, "weight", 3, (int64_t[]){2, 3, 4});
+        const ls_tensor x =
+            ls_embedding(g, ls_tokens(g, "tokens", 2, 8), ls_parameter(g, "table", 2, (int64_t[]){5, 24}));
+        weight.id += calls[i].foreign;
+        const ls_newton_form newton = {.kind = LS_RNN_DIAGONAL_GRU, .steps = calls[i].steps, .bound = 1e-6};
+        const ls_tensor y =
+            ls_rnn_newton(g, ls_split_last(g, x, 2, 12), weight, &newton, calls[i].counted ? &count : NULL, NULL);
+        assert_int_equal(y.id, 0);
+        assert_int_equal(ls_graph_status(g).code, LS_INVALID);
+        assert_non_null(strstr(ls_graph_status(g).text, calls[i].said));
+        ls_graph_destroy(g);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_token_by_token), cmocka_unit_test(test_programs_verify),
-                                       cmocka_unit_test(test_unconverged_is_not_silent),
-                                       cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_unconverged_is_not_silent), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_calls_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
