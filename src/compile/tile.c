@@ -222,14 +222,6 @@ static ls_status refuse(const ls_builder *b, int n) {
                     node->op->name, ls_graph_tensor(b->job->graph, node->out[0])->name);
 }
 
-/* Whether the tiles of a run can be chunks: its rows must be the tokens of one sequence. */
-static ls_status check_run(const ls_builder *b, const run_of_tiles *run) {
-    if (!b->target->canonical) return ls_ok();
-    const ls_chunks mine = ls_my_chunks(b);
-    const int64_t tokens = ls_chunk_start(b, mine.first + mine.n) - ls_chunk_start(b, mine.first);
-    return run->of.rows == tokens ? ls_ok() : refuse(b, run->first);
-}
-
 /* The number of the node's inputs that have a term on each rank of a sequence: they would be summed rank by rank. */
 static int count_terms(const ls_builder *b, int n) {
     const ls_axes axes = ls_mesh_axes(&b->target->mesh, LS_AXIS_SEQUENCE);
@@ -239,11 +231,29 @@ static int count_terms(const ls_builder *b, int n) {
     return terms;
 }
 
-/* Checks a node that is in no run. */
+/*
+ * Whether the node may read a term of each rank: the sum of its results is then the result for the sum, to the bit. A
+ * node that rounds (a scale, a cast, a sum) would round once for each rank. What is accumulated are terms of a
+ * parameter's gradient, which are added in the order of all ranks' chunks (sums.c).
+ */
+static bool keeps_terms(const ls_node *node) { return node->op->moves || node->op == &ls_op_accumulate; }
+
+/* Checks a node that is executed once, not in each tile. */
 static ls_status check_node(const ls_builder *b, int n) {
     const ls_node *node = &b->job->graph->nodes[n];
-    const bool whole = is_whole(b->job->graph, node) && (node->op->in_place[0] != 0 || count_terms(b, n) < 2);
+    const int terms = count_terms(b, n);
+    const bool whole = is_whole(b->job->graph, node) && (terms == 0 || keeps_terms(node));
     return !b->target->canonical || ls_lowering_of(node->op)->ordered || whole ? ls_ok() : refuse(b, n);
+}
+
+/* Whether the tiles of a run can be chunks: its rows must be the tokens of one sequence. */
+static ls_status check_run(const ls_builder *b, const run_of_tiles *run) {
+    if (!b->target->canonical) return ls_ok();
+    const ls_chunks mine = ls_my_chunks(b);
+    const int64_t tokens = ls_chunk_start(b, mine.first + mine.n) - ls_chunk_start(b, mine.first);
+    for (int n = run->first; n < run->past; n++)
+        if (run->turn[n - run->first] != IN_EACH_TILE) LS_TRY(check_node(b, n));
+    return run->of.rows == tokens ? ls_ok() : refuse(b, run->first);
 }
 
 /* --- the pass ----------------------------------------------------------------------------------------------------- */

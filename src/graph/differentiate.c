@@ -101,13 +101,22 @@ static bool reads_parameters(const ls_gradient *d, const ls_node *node) {
     return all;
 }
 
-/* Sets d->moved. It is false for wanted tensors, because the gradient of such a tensor has the tensor's type. */
+static bool is_wanted(const ls_derivative *what, ls_tensor t) {
+    bool is = false;
+    for (int i = 0; i < what->n_wanted; i++) is |= what->wanted[i].id == t.id;
+    return is;
+}
+
+/*
+ * Sets d->moved, for all results of a node alike: their gradients have one type. It is false for wanted tensors,
+ * because the gradient of such a tensor has the tensor's type.
+ */
 static void mark_moved(ls_gradient *d, const ls_derivative *what, int n_nodes) {
     for (int n = 0; n < n_nodes; n++) {
         const ls_node *node = &d->graph->nodes[n];
-        d->moved[node->out[0].id] = node->op->moves && reads_parameters(d, node);
-        for (int i = 0; i < what->n_wanted; i++)
-            if (what->wanted[i].id == node->out[0].id) d->moved[node->out[0].id] = false;
+        bool moved = node->op->moves && reads_parameters(d, node);
+        for (int o = 0; o < node->n_out; o++) moved &= !is_wanted(what, node->out[o]);
+        for (int o = 0; o < node->n_out; o++) d->moved[node->out[o].id] = moved;
     }
 }
 

@@ -228,9 +228,12 @@ static ls_tensor states_loss(ls_graph *g) {
                           whole = {.unmasked = true};
     x = ls_add(g, x, with_state(g, x, masked, &mamba, 1));
     x = ls_add(g, x, ls_scale(g, with_state(g, x, all, &whole, 2), 0.1));
-    /* The gradient of a weight in other places is a sum of the tokens' tiles, and no term of the loss. */
-    const ls_tensor turned = ls_permute_dims(g, weight(g, "turned", 2, (int64_t[]){E, E}), (int[]){1, 0});
-    x = ls_add(g, x, ls_linear(g, x, turned, LS_NO_TENSOR));
+    /* The gradients of parts of a weight, one of them turned, are sums of the tokens' tiles, and no terms of the loss.
+     */
+    ls_tensor part[2];
+    ls_split_along(g, weight(g, "turned", 2, (int64_t[]){2 * E, E}), 0, 2, (int64_t[]){E, E}, part);
+    x = ls_add(g, x, ls_linear(g, x, ls_permute_dims(g, part[0], (int[]){1, 0}), LS_NO_TENSOR));
+    x = ls_add(g, x, ls_linear(g, x, part[1], LS_NO_TENSOR));
     return loss_behind(g, x, tokens);
 }
 
@@ -354,6 +357,30 @@ static ls_tensor conv_loss(ls_graph *g) {
     return loss_behind(g, ls_conv(g, ls_conv(g, x, taps), taps), tokens);
 }
 
+static ls_tensor embedded(ls_graph *g, ls_tensor tokens) {
+    return ls_embedding(g, tokens, ls_parameter(g, "table", 2, (int64_t[]){V, E}));
+}
+
+/* The gradient of a scaled weight is scaled: of the taps by a node of its own, of the matrix by one behind tiles. */
+static ls_tensor scaled_taps_loss(ls_graph *g) {
+    const ls_tensor tokens = ls_tokens(g, "tokens", 1, S),
+                    taps = ls_scale(g, ls_parameter(g, "taps", 2, (int64_t[]){3, E}), 0.3);
+    return loss_behind(g, ls_conv(g, embedded(g, tokens), taps), tokens);
+}
+static ls_tensor scaled_matrix_loss(ls_graph *g) {
+    const ls_tensor tokens = ls_tokens(g, "tokens", 1, S),
+                    matrix = ls_scale(g, ls_parameter(g, "matrix", 2, (int64_t[]){E, E}), 0.3);
+    return loss_behind(g, ls_linear(g, embedded(g, tokens), matrix, LS_NO_TENSOR), tokens);
+}
+
+/* The gradient of a tap for all channels is a sum over the channels. */
+static ls_tensor common_taps_loss(ls_graph *g) {
+    const ls_tensor tokens = ls_tokens(g, "tokens", 1, S), x = embedded(g, tokens),
+                    like = ls_parameter(g, "like", 2, (int64_t[]){3, E}),
+                    taps = ls_broadcast(g, ls_parameter(g, "taps", 1, (int64_t[]){3}), 1U << 1, like);
+    return loss_behind(g, ls_conv(g, x, taps), tokens);
+}
+
 static void refused(const network *n, const ls_target *target, const char *text) {
     network_result out;
     const ls_status status = network_train(n, target, 1, 1, &out);
@@ -383,10 +410,16 @@ static ls_tensor squared_loss(ls_graph *g) {
 static void test_refused(void **state) {
     (void)state;
     const network conv = {.name = "conv", .loss = conv_loss, .ids = V},
+                  scaled_taps = {.name = "scaled taps", .loss = scaled_taps_loss, .ids = V},
+                  scaled_matrix = {.name = "scaled matrix", .loss = scaled_matrix_loss, .ids = V},
+                  common_taps = {.name = "common taps", .loss = common_taps_loss, .ids = V},
                   gathered = {.name = "gathered", .loss = gathered_loss, .ids = V},
                   squared = {.name = "squared", .loss = squared_loss, .ids = V};
     ls_target target = target_of(2, 1, "gather", LS_SHARD_GRADIENTS);
     refused(&conv, &target, "--sums canonical: op add (\"");
+    refused(&scaled_taps, &target, "--sums canonical: op scale (\"");
+    refused(&scaled_matrix, &target, "--sums canonical: op scale (\"");
+    refused(&common_taps, &target, "--sums canonical: op reduce (\"");
     target.recurrence_way = "heads";
     refused(&networks[LS_COUNT(networks) - 2], &target, "way heads: sums are canonical");
     target.recurrence_way = NULL;

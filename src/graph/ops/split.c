@@ -60,21 +60,23 @@ static ls_status join_shape(const ls_graph *g, const ls_node *node, ls_tensor_in
 }
 
 /* The gradient of a part is 0 if the roots do not depend on the part. */
-static ls_tensor gradient_of_part(ls_gradient *d, const ls_node *node, int o) {
-    ls_graph *g = ls_gradient_graph(d);
-    const ls_tensor gradient = ls_gradient_out(d, o);
-    if (gradient.id != 0) return gradient;
-    const ls_dtype dtype = ls_graph_tensor(g, node->out[o])->dtype;
-    const ls_tensor zeros = ls_zeros(g, &ls_graph_tensor(g, node->out[o])->shape);
+static ls_tensor zeros_of(ls_graph *g, ls_tensor part, ls_dtype dtype) {
+    const ls_tensor zeros = ls_zeros(g, &ls_graph_tensor(g, part)->shape);
     return dtype == g->accumulator ? zeros : ls_cast(g, zeros, dtype);
 }
 
 static void split_gradient(ls_gradient *d, const ls_node *node) {
+    ls_graph *g = ls_gradient_graph(d);
     ls_tensor part[LS_NODE_OUTPUTS];
+    ls_dtype dtype = g->accumulator; /* of the gradients of all parts */
     if (!ls_gradient_wanted(d, 0)) return;
-    for (int o = 0; o < node->n_out; o++) part[o] = gradient_of_part(d, node, o);
-    ls_gradient_add(d, 0,
-                    ls_concat(ls_gradient_graph(d), ((const split_params *)node->params)->dim, node->n_out, part));
+    for (int o = 0; o < node->n_out; o++) {
+        part[o] = ls_gradient_out(d, o);
+        if (part[o].id != 0) dtype = ls_graph_tensor(g, part[o])->dtype;
+    }
+    for (int o = 0; o < node->n_out; o++)
+        if (part[o].id == 0) part[o] = zeros_of(g, node->out[o], dtype);
+    ls_gradient_add(d, 0, ls_concat(g, ((const split_params *)node->params)->dim, node->n_out, part));
 }
 
 static void join_gradient(ls_gradient *d, const ls_node *node) {
@@ -136,6 +138,7 @@ const ls_op ls_op_split = {.name = "split",
                            .most_in = 1,
                            .n_out = LS_NODE_OUTPUTS,
                            .outputs = parts_of,
+                           .moves = true,
                            .shape = split_shape,
                            .gradient = split_gradient,
                            .of_all = true,
