@@ -42,17 +42,10 @@ double ls_instr_touched(const ls_instr *instr, const ls_operand *o) {
     return fmin(bytes, bytes / (double)ls_max(1, o->view.size[0]) * ids);
 }
 
-/* Bytes of the operand that are far; from now on they are near. */
-static double touch(traffic *t, const ls_instr *instr, const ls_operand *o) {
-    const double bytes = ls_instr_touched(instr, o);
-    if (bytes == 0) return 0;
-    const ls_buffer *b = &t->image->buffers[o->buffer];
-    const ls_range range = ls_operand_extent(o, b->offset).range;
-    /* A put writes into another rank's memory: this rank's heap may be smaller and have no such bytes. */
-    if (range.offset + range.length > t->image->bytes[b->space]) return bytes;
-    double *seen = t->seen[b->space];
-    const size_t block = t->block[b->space], first = range.offset / block,
-                 last = ls_max(first, (range.offset + range.length - 1) / block);
+/* Touches a contiguous range, over which so many bytes of an operand are spread; returns how many of them are far. */
+static double touch_range(traffic *t, ls_space space, size_t offset, size_t length, double bytes) {
+    double *seen = t->seen[space];
+    const size_t block = t->block[space], first = offset / block, last = ls_max(first, (offset + length - 1) / block);
     const double each = bytes / (double)(last - first + 1);
     double far = 0;
     for (size_t i = first; i <= last; i++) {
@@ -61,6 +54,35 @@ static double touch(traffic *t, const ls_instr *instr, const ls_operand *o) {
             t->brought += each;
         }
         seen[i] = t->brought;
+    }
+    return far;
+}
+
+/* Takes pieces that are less than a block apart for one, from the first to the last of them. */
+static ls_range join_near(ls_range r, size_t block) {
+    for (int d = 0; d < LS_RANGE_DIMS; d++) {
+        if (r.stride[d] < 0 || (size_t)r.stride[d] > r.length + block) continue;
+        r.length += (size_t)r.stride[d] * (size_t)(r.count[d] - 1);
+        r.count[d] = 1;
+    }
+    return r;
+}
+
+/* Bytes of the operand that are far; from now on they are near. */
+static double touch(traffic *t, const ls_instr *instr, const ls_operand *o) {
+    const double bytes = ls_instr_touched(instr, o);
+    if (bytes == 0) return 0;
+    const ls_buffer *b = &t->image->buffers[o->buffer];
+    const ls_range range = ls_operand_extent(o, b->offset).range, r = join_near(range, t->block[b->space]);
+    /* A put writes into another rank's memory: this rank's heap may be smaller and have no such bytes. */
+    if (ls_range_end(&range) > t->image->bytes[b->space]) return bytes;
+    const int64_t pieces = r.count[0] * r.count[1] * r.count[2];
+    double far = 0;
+    for (int64_t p = 0; p < pieces; p++) {
+        const int64_t place[LS_RANGE_DIMS] = {p % r.count[0], p / r.count[0] % r.count[1], p / r.count[0] / r.count[1]};
+        int64_t offset = (int64_t)r.offset;
+        for (int d = 0; d < LS_RANGE_DIMS; d++) offset += place[d] * r.stride[d];
+        far += touch_range(t, b->space, (size_t)offset, r.length, bytes / (double)pieces);
     }
     return far;
 }

@@ -54,6 +54,37 @@ static void a_buffer_is_near_while_the_cache_holds_it(void **state) {
     ls_arena_destroy(arena);
 }
 
+/*
+ * The first half of each row of a is copied to b, then that of the second row again, to c: it is near then, and still
+ * is when the program begins again.
+ */
+static void each_piece_of_an_operand_is_touched(void **state) {
+    (void)state;
+    static const ls_kernel kernel = {.id = LS_KERNEL_COPY};
+    const int64_t rows[] = {2, MIB / 2}, half[] = {2, MIB / 4}, row[] = {MIB / 4};
+    ls_buffer buffers[] = {{.space = LS_PRIVATE, .bytes = (size_t)4 * MIB},
+                           {.space = LS_PRIVATE, .bytes = (size_t)2 * MIB, .offset = (size_t)4 * MIB},
+                           {.space = LS_PRIVATE, .bytes = MIB, .offset = (size_t)6 * MIB}};
+    ls_operand from[] = {ls_operand_slice(ls_operand_dense(0, 0, LS_F32, 2, rows), 1, 0, MIB / 4),
+                         ls_operand_dense(0, (size_t)2 * MIB, LS_F32, 1, row)},
+               to[] = {ls_operand_dense(1, 0, LS_F32, 2, half), ls_operand_dense(2, 0, LS_F32, 1, row)};
+    ls_instr instrs[2];
+    for (int i = 0; i < 2; i++)
+        instrs[i] = (ls_instr){
+            .kind = LS_INSTR_KERNEL, .kernel = &kernel, .n_in = 1, .in = &from[i], .n_out = 1, .out = &to[i]};
+    ls_program program = {.instrs = instrs, .n_instrs = 2};
+    ls_image image = {.programs = &program,
+                      .n_programs = 1,
+                      .buffers = buffers,
+                      .n_buffers = 3,
+                      .bytes = {[LS_PRIVATE] = (size_t)7 * MIB}};
+    ls_arena *arena = ls_arena_create();
+    const double *far = ls_program_far(&image, 0, 3.5 * MIB, arena);
+    assert_float_equal(far[0] / MIB, 3, 0.13);
+    assert_float_equal(far[1] / MIB, 1, 0.13);
+    ls_arena_destroy(arena);
+}
+
 /* Never more than all bytes; less with a larger cache; nothing if the cache holds everything. */
 static void a_larger_cache_holds_more(void **state) {
     (void)state;
@@ -91,6 +122,7 @@ static void an_embedding_reads_the_rows_that_are_asked_for(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_buffer_is_near_while_the_cache_holds_it),
+        cmocka_unit_test(each_piece_of_an_operand_is_touched),
         cmocka_unit_test(a_larger_cache_holds_more),
         cmocka_unit_test(an_embedding_reads_the_rows_that_are_asked_for),
     };
