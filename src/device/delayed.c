@@ -101,12 +101,20 @@ struct delayed {
 static void lock(delayed *d) { pthread_mutex_lock(&d->lock); }
 static void unlock(delayed *d) { pthread_mutex_unlock(&d->lock); }
 
-/* Counts a call. Returns the failure that the settings ask for, or an earlier one. */
+/* Counts a call; the lock is held. Returns the failure that the settings ask for, or an earlier one. */
 static ls_status count_call(delayed *d, call_kind kind) {
     if (d->failed.code == LS_OK && kind == d->failing_kind && ++d->calls == d->failing)
         d->failed =
             ls_error(LS_IO, "device delayed: %s number %ld fails, as its settings say", kind_names[kind], d->calls);
     return d->failed;
+}
+
+static ls_status count_locked(ls_device *device, call_kind kind) {
+    delayed *d = device->state;
+    lock(d);
+    const ls_status status = count_call(d, kind);
+    unlock(d);
+    return status;
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -125,7 +133,7 @@ static ls_status map_both(int file, ls_device_arena *arena) {
 }
 
 static ls_status allocate(ls_device *device, ls_device_arena *arena) {
-    LS_TRY(count_call(device->state, CALL_ALLOCATE));
+    LS_TRY(count_locked(device, CALL_ALLOCATE));
     if (arena->bytes == 0) return ls_ok();
     const int file = memfd_create("longspan", MFD_CLOEXEC);
     if (file < 0) return ls_error(LS_NO_MEMORY, "no file in memory can be made: %s", strerror(errno));
@@ -140,7 +148,7 @@ static ls_status allocate(ls_device *device, ls_device_arena *arena) {
 
 static ls_status adopt(ls_device *device, ls_device_arena *arena) {
     (void)arena;
-    return count_call(device->state, CALL_ADOPT);
+    return count_locked(device, CALL_ADOPT);
 }
 
 static void free_arena(ls_device *device, ls_device_arena *arena) {
@@ -205,14 +213,6 @@ typedef struct shared_arena {
     char *source;
 } shared_arena;
 _Static_assert(sizeof(shared_arena) <= sizeof(ls_device_handle), "a handle has room for it");
-
-static ls_status count_locked(ls_device *device, call_kind kind) {
-    delayed *d = device->state;
-    lock(d);
-    const ls_status status = count_call(d, kind);
-    unlock(d);
-    return status;
-}
 
 static ls_status share(ls_device *device, const ls_device_arena *heap, void *words, size_t bytes,
                        ls_device_handle *out) {
