@@ -54,7 +54,7 @@ void ls_cgroup_limits(const char *membership, const char *root, int *cores, size
             *cores = (int)ls_max(1, ls_min(*cores, (quota + period / 2) / period));
         unsigned long long limit;
         if (read_line(root, path, "memory.max", line, sizeof line) && sscanf(line, "%llu", &limit) == 1 &&
-            limit < *memory_bytes)
+            (*memory_bytes == 0 || limit < *memory_bytes))
             *memory_bytes = (size_t)limit;
         char *parent = strrchr(path, '/');
         if (!parent) break;

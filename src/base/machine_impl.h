@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 /*
- * Lowers *cores and *memory_bytes to what version 2 control groups allow. membership is a file like /proc/self/cgroup;
- * root is the folder where the groups are mounted. The limits of the group and of every group above it apply. A file
- * that cannot be read sets no limit.
+ * Lowers *cores and *memory_bytes (0: unknown) to what version 2 control groups allow. membership is a file like
+ * /proc/self/cgroup; root is the folder where the groups are mounted. The limits of the group and of every group above
+ * it apply. A file that cannot be read sets no limit.
  */
 void ls_cgroup_limits(const char *membership, const char *root, int *cores, size_t *memory_bytes);
 

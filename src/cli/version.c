@@ -84,7 +84,7 @@ static ls_status run(void *context) {
     char memory[LS_BYTES_TEXT];
     printf("longspan %s (%s)\n", about.version, about.commit);
     printf("processor   %s, %lld cores, %s\n", about.processor, (long long)about.cores,
-           ls_bytes_text((double)about.memory_bytes, memory));
+           about.memory_bytes > 0 ? ls_bytes_text((double)about.memory_bytes, memory) : "memory of unknown size");
     printf("isa         %s (of %s)\n", about.isa, about.isas);
     printf("strategies  %s\n", about.strategies);
     printf("transports  %s\n", about.transports);

@@ -63,7 +63,7 @@ static ls_status check_options(const ls_world_options *options) {
     ls_launched job = {.ranks = 0};
     if (!options->local) LS_TRY(ls_launched_find(&job));
     const int here = job.ranks == 0 ? options->ranks : job.machine_ranks;
-    if (!fit(options, here, machine.memory_bytes))
+    if (machine.memory_bytes != 0 && !fit(options, here, machine.memory_bytes))
         return ls_error(LS_NO_MEMORY,
                         "%d symmetric heaps of up to %zu bytes and %zu bytes in common do not fit: this machine has "
                         "%zu bytes of memory",

@@ -196,8 +196,11 @@ static bool memory_ran_out(const launch *l, int wait_status) {
 static ls_status killed_for_memory(int rank) {
     ls_machine machine;
     ls_machine_detect(&machine);
+    if (machine.memory_bytes == 0)
+        return ls_error(LS_PEER, "rank %d was killed by the system because memory ran out; --memory plans for less",
+                        rank);
     const double physical = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    const bool limited = (double)machine.memory_bytes < physical;
+    const bool limited = physical <= 0 || (double)machine.memory_bytes < physical;
     return ls_error(
         LS_PEER, "rank %d was killed by the system because memory ran out: %s %.2f GiB in all; --memory plans for less",
         rank, limited ? "the control group (memory.max) allows" : "the machine has",

@@ -146,8 +146,8 @@ ls_status ls_session_request(const ls_spread *spread, ls_plan_request *out) {
     const int64_t share = (int64_t)((double)machine.memory_bytes * usable_memory / request.machine_ranks);
     if (request.host_apart) request.host_memory = share;
     if (request.memory == 0 && (request.device_memory > 0 || !request.host_apart)) {
-        request.machine = true;
         request.memory = request.device_memory > 0 ? share_of_device(&request) : share;
+        request.machine = request.memory > 0; /* if the machine's memory is unknown, there is no budget */
     }
     *out = request;
     return ls_ok();

@@ -89,7 +89,7 @@ static ls_status check_fits(const ls_training *t) {
     ls_machine_detect(&machine);
     LS_TRY(ls_hosts_find(ranks, &hosts));
     all = all / ranks * hosts.machine_ranks;
-    if (all > (int64_t)machine.memory_bytes)
+    if (machine.memory_bytes != 0 && all > (int64_t)machine.memory_bytes)
         return ls_error(LS_NO_MEMORY,
                         "%d ranks need %lld bytes together (%lld the largest), but this machine has %zu; use a "
                         "shorter --seq or a larger --accumulate",

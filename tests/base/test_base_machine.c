@@ -88,6 +88,13 @@ static void test_cgroup_limits(void **state) {
     assert_int_equal(cores, 8);
     assert_true(memory == (size_t)1 << 40);
 
+    char self[100], vmstat[100];
+    snprintf(self, sizeof self, "%s/self", root);
+    write_file(root, "self", "0::/a/b\n");
+    memory = 0; /* the machine's memory is unknown, but not the group's */
+    ls_cgroup_limits(self, root, &cores, &memory);
+    assert_int_equal(memory, 1 << 30);
+
     write_file(leaf, "cpu.max", "20000 100000\n"); /* a fifth of a core is still one */
     limits_of(root, "0::/a/b\n", &cores, &memory);
     assert_int_equal(cores, 1);
@@ -95,8 +102,6 @@ static void test_cgroup_limits(void **state) {
     limits_of(root, "0::/a/b\n", &cores, &memory);
     assert_int_equal(cores, 4);
 
-    char self[100], vmstat[100];
-    snprintf(self, sizeof self, "%s/self", root);
     snprintf(vmstat, sizeof vmstat, "%s/vmstat", root);
     write_file(root, "self", "0::/a/b\n");
     assert_int_equal(ls_cgroup_memory_kills(self, root, vmstat), -1);
