@@ -125,7 +125,11 @@ static void stop_abort_timer(abort_timer *t) {
 static ls_status agree(const ls_world *world, const ending *mine) {
     const int ranks = ls_world_ranks(world);
     ending *all = calloc((size_t)ranks, sizeof *all);
-    if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate the statuses of %d ranks", ranks);
+    if (all == NULL) { /* the others wait for this rank's status */
+        const ls_status status = ls_error(LS_NO_MEMORY, "cannot allocate the statuses of %d ranks", ranks);
+        ls_launched_abort(status.text);
+        return status;
+    }
     abort_timer timer;
     start_abort_timer(&timer, mine);
     const ls_status gathered = ls_launched_gather("how the ranks ended", mine, sizeof *mine, all);
