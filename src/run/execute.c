@@ -82,14 +82,18 @@ static ls_status find_bad(const run *r, const ls_operand *result, bool may_be_no
     return ls_ok();
 }
 
-/* Inspects the dense results of a kernel that has been executed. */
+/*
+ * Inspects the dense results of a kernel that has been executed. Blocks are only copied: a number in them that is not
+ * finite shows in what is computed from it.
+ */
 static ls_status inspect(const run *r, int i) {
     const ls_instr *instr = &r->program->instrs[i];
     for (int o = 0; o < instr->n_out && r->bad->instr < 0; o++) {
         const ls_operand *result = &instr->out[o];
         bool found = false;
         const bool counted = (ls_contracts[instr->kernel->id].counted >> o & 1) != 0; /* only a part of it is written */
-        if (!ls_view_is_dense(&result->view) || ls_operand_is_empty(result) || counted) continue;
+        const bool blocks = ls_dtype_is_block(result->view.dtype);
+        if (!ls_view_is_dense(&result->view) || ls_operand_is_empty(result) || counted || blocks) continue;
         LS_TRY(find_bad(r, result, (ls_contracts[instr->kernel->id].minus_inf >> o & 1) != 0, &found));
         if (found) *r->bad = (ls_result_place){.instr = i, .output = o};
     }
