@@ -221,7 +221,10 @@ static void open_launched(void) {
     if (atomic_load(&stays_alone)) return;
     launched_status = find_kind(&launched.kind);
     if (launched_status.code != LS_OK || launched.kind == &ls_boot_local) return;
+    char *before = ls_shared_files(NULL);
     launched_status = launched.kind->open(&launched);
+    launched.files = before != NULL ? ls_shared_files(before) : NULL;
+    free(before);
     if (launched_status.code != LS_OK) return;
     (void)atexit(close_launched);
     launched_status = ls_boot_find_hosts(&launched);

@@ -70,6 +70,7 @@ typedef struct ls_boot {
                                   if that launcher runs until all ranks have ended; NULL: it does not */
     bool ends_together; /* set by open: no process ends successfully before all have called close, so a process that is
                            gone before then has failed; false: the boot itself notices such failures */
+    char *files;        /* files in /dev/shm that were mapped while it opened (ls_shared_files); NULL: none are known */
     _Atomic bool closing; /* close has been called */
     _Atomic bool failed;  /* ls_launched_abort was called: this process reports itself why it fails */
     bool silent;          /* ls_launched_be_silent */

@@ -36,6 +36,11 @@ ls_status ls_boot_agree(ls_boot *boot, ls_status mine);
  * launcher.
  */
 ls_status ls_launcher_watch(ls_boot *boot);
+/*
+ * The paths of the files in /dev/shm that this process has mapped and that are not in the list `without` (NULL: none),
+ * one a line. The caller frees it; NULL: no memory.
+ */
+char *ls_shared_files(const char *without);
 const char *ls_launcher_at_interrupt(void);
 /*
  * How many ancestors of this process, counted from the nearest, have the variable until one does not; whether a process

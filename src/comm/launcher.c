@@ -82,21 +82,33 @@ bool ls_process_is_ancestor(int process) {
     return number == process;
 }
 
-/*
- * Some MPI libraries share memory in files that their launcher removes at the end of the job. When the launcher is
- * gone, this function removes them.
- */
-static void remove_shared_files(void) {
-    char *line = NULL;
-    size_t room = 0;
-    FILE *file = fopen("/proc/self/maps", "re");
-    while (file != NULL && getline(&line, &room, file) > 0) {
+char *ls_shared_files(const char *without) {
+    char *line = NULL, *files = NULL;
+    size_t room = 0, bytes = 0;
+    FILE *maps = fopen("/proc/self/maps", "re"), *to = open_memstream(&files, &bytes);
+    while (maps != NULL && to != NULL && getline(&line, &room, maps) > 0) {
         const char *path = strstr(line, " /dev/shm/");
-        line[strcspn(line, "\n")] = 0;
-        if (path != NULL) (void)unlink(path + 1);
+        if (path != NULL && (without == NULL || strstr(without, path + 1) == NULL)) fputs(path + 1, to);
     }
     free(line);
-    if (file != NULL) fclose(file);
+    if (maps != NULL) fclose(maps);
+    if (to != NULL) fclose(to);
+    return files;
+}
+
+/*
+ * Some MPI libraries share memory in files that their launcher removes at the end of the job. When the launcher is
+ * gone, this function removes those that this process mapped when the boot started MPI.
+ */
+static void remove_shared_files(const ls_boot *boot) {
+    const char *next = boot->files;
+    while (next != NULL && *next != 0) {
+        char path[LS_PATH_ROOM];
+        const int bytes = (int)strcspn(next, "\n");
+        snprintf(path, sizeof path, "%.*s", bytes, next);
+        (void)unlink(path);
+        next += bytes + (next[bytes] == '\n');
+    }
 }
 
 const char *ls_launcher_at_interrupt(void) {
@@ -147,7 +159,7 @@ static void *thread_main(void *argument) {
                      w->launcher_name, w->launcher_number);
             (void)ls_notice_abort(w->boot->notice, why);
             w->launcher.fd = -1;
-            remove_shared_files();
+            remove_shared_files(w->boot);
         }
         const bool over = !w->boot->ends_together || atomic_load(&w->boot->closing) ||
                           ls_notice_aborted(w->boot->notice).code != LS_OK;

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* Host collectives are tried at every number of ranks up to this: one beyond a power of two. */
 enum { MOST_RANKS = 33, MOST_BYTES = 1000 };
@@ -262,6 +263,34 @@ static void test_heap_untouched(void **state) {
     }
 }
 
+/* Maps a new file in /dev/shm, whose name goes to `path`. */
+static void *map_shared_file(char path[40]) {
+    snprintf(path, 40, "/dev/shm/longspan-test-XXXXXX");
+    const int file = mkstemp(path);
+    assert_true(file >= 0 && ftruncate(file, 4096) == 0);
+    void *memory = mmap(NULL, 4096, PROT_READ, MAP_SHARED, file, 0);
+    assert_true(memory != MAP_FAILED);
+    close(file);
+    return memory;
+}
+
+/* When the launcher is gone, the files that a program has mapped itself stay: only those that came later are listed. */
+static void test_shared_files(void **state) {
+    (void)state;
+    char own[40], later[40], expected[48];
+    void *first = map_shared_file(own);
+    char *before = ls_shared_files(NULL);
+    assert_non_null(before);
+    assert_non_null(strstr(before, own));
+    void *second = map_shared_file(later);
+    char *came = ls_shared_files(before);
+    snprintf(expected, sizeof expected, "%s\n", later);
+    assert_string_equal(came, expected);
+    free(before);
+    free(came);
+    assert_true(munmap(first, 4096) == 0 && munmap(second, 4096) == 0 && unlink(own) == 0 && unlink(later) == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_number_of_ranks),
@@ -274,6 +303,7 @@ int main(void) {
         cmocka_unit_test(test_heap_too_large),
         cmocka_unit_test(test_thousand_ranks),
         cmocka_unit_test(test_heap_untouched),
+        cmocka_unit_test(test_shared_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
