@@ -339,7 +339,8 @@ static bool account(ls_device *device, size_t *unused, size_t *total) {
 
 const ls_device_row ls_device_cuda = {
     .name = "cuda",
-    .settings = "N, the number of a device; both also with :launched",
+    .settings =
+        "N, the number of a device; both also with :ROUTE (driver, nvshmem or nccl, for messages) and :launched",
     .describe = describe_device,
     .is_used = ls_cuda_driver_is_used,
     .traits = {.holds = true,

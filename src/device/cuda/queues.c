@@ -85,7 +85,7 @@ ls_status ls_cuda_launch(ls_device *device, const ls_device_work *work) {
     ls_cuda_await_launches(c);
     LS_TRY(ls_cuda_failure_of(c));
     LS_TRY(ls_cuda_enter(c));
-    if (!ls_cuda_has_room(device, work->event.queue))
+    while (!ls_cuda_has_room(device, work->event.queue)) /* the oldest launch may have freed too few puts */
         LS_TRY(await(c, (ls_event){work->event.queue, q->launches[q->first % CUDA_ROOM].number}));
     cuda_submission submission = {.c = c, .work = work, .to = q->stream, .told = true};
     ls_status status = ls_cuda_submit(&submission);
