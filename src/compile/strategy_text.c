@@ -46,6 +46,7 @@ static ls_status parse_name(const kind *k, span name, const char **out) {
             return ls_ok();
         }
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", k->known(i));
+        LS_ASSERT(used < sizeof known);
     }
     return ls_error(LS_USAGE, "strategy \"%.*s\" is not known for %s, expected auto or one of %s", (int)name.bytes,
                     name.text, k->about, known);
@@ -56,6 +57,7 @@ static ls_status unknown_kind(span s) {
     size_t used = 0;
     for (size_t i = 0; i < LS_COUNT(kinds); i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", kinds[i].name);
+    LS_ASSERT(used < sizeof known);
     return ls_error(LS_USAGE, "--strategy: \"%.*s\" is no kind of layer, expected KIND=NAME with one of %s",
                     (int)s.bytes, s.text, known);
 }

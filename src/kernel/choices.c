@@ -30,13 +30,14 @@ static bool read_choice(const char *word, int length, ls_kernel_choice *out) {
 static ls_status check_row(const ls_kernel_choice *c, ls_kernel_device device, ls_isa isa) {
     const ls_kernel *rows[LS_KERNEL_ROWS];
     const ls_kernel_request request = {.id = c->id, .dtype = c->dtype, .device = device, .isa = isa};
-    char names[LS_KERNEL_ROWS * sizeof c->row + 1] = "";
+    char names[LS_KERNEL_ROWS * (sizeof c->row + sizeof ", ")] = "";
     size_t used = 0;
     int n;
     LS_TRY(ls_kernel_find_rows(&request, rows, &n));
     for (int i = 0; i < n; i++) {
         if (strcmp(ls_kernel_row(rows[i]), c->row) == 0) return ls_ok();
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", ls_kernel_row(rows[i]));
+        LS_ASSERT(used < sizeof names);
     }
     return ls_error(LS_USAGE, "--kernels: there is no row '%s' of %s for %s; expected one of: %s", c->row,
                     ls_contracts[c->id].name, ls_dtype_name(c->dtype), names);

@@ -9,6 +9,7 @@ static ls_status unknown(const char *name, const char *what, const ls_state_way 
     size_t used = 0;
     for (int i = 0; i < n; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", ways[i]->name);
+    LS_ASSERT(used < sizeof known);
     return ls_error(LS_USAGE, "way of %s: \"%s\", expected %s", what, name, known);
 }
 
