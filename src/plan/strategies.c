@@ -25,19 +25,23 @@ static layers layers_of(const ls_graph *g) {
 
 /* --- those of the request ----------------------------------------------------------------------------------------- */
 
-static ls_status refuse(const ls_plan_request *request, const char *lacks) {
-    return ls_error(LS_USAGE, "--strategy %s: the model has no %s; expected strategies of what it has",
-                    request->strategy, lacks);
+/* lacks: the kind of layers that is named. */
+static ls_status refuse(const ls_plan_request *request, const layers *has, const char *lacks) {
+    return ls_error(LS_USAGE, "--strategy %s: the model has no %s; it has%s%s%s%s%s", request->strategy, lacks,
+                    has->full ? " attention (full=NAME)" : "", has->windows ? " windows (window=NAME)" : "",
+                    has->recurrences ? " linear recurrences (recurrence=NAME)" : "",
+                    has->cells ? " recurrent cells (rnn=NAME)" : "",
+                    has->full || has->windows || has->recurrences || has->cells ? "" : " no layer with a strategy");
 }
 
 /* A plain name is for any kind of attention in the graph; a kind that is named must exist in the graph. */
 static ls_status named_strategies(const ls_plan_request *request, const layers *has, ls_strategies *out) {
     LS_TRY(ls_strategies_parse(request->strategy, out));
     const bool apart = out->window != out->full;
-    if (apart && out->window != NULL && !has->windows) return refuse(request, "attention with a window");
-    if (apart && out->full != NULL && !has->full) return refuse(request, "attention without a window");
-    if (out->recurrence != NULL && !has->recurrences) return refuse(request, "linear recurrence");
-    if (out->rnn != NULL && !has->cells) return refuse(request, "recurrent cells");
+    if (apart && out->window != NULL && !has->windows) return refuse(request, has, "attention with a window");
+    if (apart && out->full != NULL && !has->full) return refuse(request, has, "attention without a window");
+    if (out->recurrence != NULL && !has->recurrences) return refuse(request, has, "linear recurrences");
+    if (out->rnn != NULL && !has->cells) return refuse(request, has, "recurrent cells");
     if (!has->windows) out->window = out->full;
     if (!has->full) out->full = out->window;
     return ls_ok();

@@ -123,7 +123,8 @@ static void test_refused(void **state) {
     assert_error(plan(&p, "ring,", &made), LS_USAGE, "\"\" is not known for attention", "auto");
     ls_graph_destroy(p.graph);
     make_problem(&p, false);
-    assert_error(plan(&p, "ring,recurrence=heads", &made), LS_USAGE, "no linear recurrence", "ring,recurrence=heads");
+    assert_error(plan(&p, "ring,recurrence=heads", &made), LS_USAGE, "no linear recurrences",
+                 "it has attention (full=NAME)");
     assert_error(plan(&p, "rnn=heads", &made), LS_USAGE, "no recurrent cells", "rnn=heads");
     ls_graph_destroy(p.graph);
 }
