@@ -8,6 +8,7 @@
 #include "compile/redistribute/redistribute.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* The most runs that a rank may have: each run is a call of a kernel. */
 enum { MOST_RUNS = 64 };
@@ -40,7 +41,6 @@ typedef struct piece {
     int64_t from, to, count;
 } piece;
 
-/* Without an arena (NULL) only `tokens` is counted. */
 typedef struct ls_halo_pieces {
     ls_arena *arena;
     int64_t tokens;
@@ -60,8 +60,7 @@ static void meet(const wish *w, int64_t first, int64_t count, int64_t from, piec
                       hi = ls_min(begin + count_of(w, i), first + count);
         if (lo >= hi) continue;
         out->tokens += hi - lo;
-        if (out->arena != NULL)
-            *LS_PUSH(out->arena, out->at, out->n, out->capacity) = (piece){from + lo - first, to + lo - begin, hi - lo};
+        *LS_PUSH(out->arena, out->at, out->n, out->capacity) = (piece){from + lo - first, to + lo - begin, hi - lo};
     }
 }
 
@@ -113,14 +112,82 @@ static void unpack(ls_builder *b, const pieces *takes, ls_operand slot, ls_opera
     }
 }
 
-/* Tokens of the largest message between ranks at this distance; 0: there is none. */
-static int64_t largest(const ls_layout *layout, const ls_neighbours *w, int distance) {
-    int64_t most = 0;
+/* A run of positions, and the rank that holds it. */
+typedef struct held_run {
+    ls_layout_run run;
+    int rank;
+} held_run;
+
+static int compare_runs(const void *a, const void *b) {
+    const int64_t x = ((const held_run *)a)->run.first, y = ((const held_run *)b)->run.first;
+    return (x > y) - (x < y);
+}
+
+/* The runs of all ranks, in the order of their positions. */
+static held_run *all_runs(ls_arena *arena, const ls_layout *layout, int *n) {
+    held_run *all = NULL;
+    size_t capacity = 0;
+    *n = 0;
+    for (int p = 0; p < layout->P; p++) {
+        const ls_layout_run *runs;
+        const int count = ls_layout_runs(layout, p, &runs);
+        for (int i = 0; i < count; i++) *LS_PUSH(arena, all, *n, capacity) = (held_run){runs[i], p};
+    }
+    LS_ASSERT(all != NULL); /* the layout has positions */
+    qsort(all, (size_t)*n, sizeof *all, compare_runs);
+    return all;
+}
+
+/* The first run that ends behind the position; n: none does. */
+static int run_behind(const held_run *all, int n, int64_t position) {
+    int low = 0, high = n;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (all[middle].run.first + all[middle].run.count > position)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* By distance between ranks: the tokens of the largest message, of that to rank `to`, and which rank that is. */
+typedef struct messages {
+    int64_t *most, *tokens;
+    int *to;
+} messages;
+
+/* Adds up what rank p wants of each other rank. */
+static void add_wish(const held_run *all, int n, const ls_layout *layout, const wish *w, int p, messages *out) {
+    for (int i = 0; i < w->n; i++) {
+        const int64_t begin = first_of(w, i), end = begin + count_of(w, i);
+        for (int k = run_behind(all, n, begin); k < n && all[k].run.first < end; k++) {
+            const ls_layout_run *run = &all[k].run;
+            const int distance = (p - all[k].rank + layout->P) % layout->P;
+            if (out->to[distance] != p) out->tokens[distance] = 0;
+            out->to[distance] = p;
+            out->tokens[distance] += ls_min(end, run->first + run->count) - ls_max(begin, run->first);
+            out->most[distance] = ls_max(out->most[distance], out->tokens[distance]);
+        }
+    }
+}
+
+/*
+ * By distance: the tokens of the largest message from a rank to the one so much behind it; 0: there is none. It takes
+ * a time in proportion to the runs of all ranks, and the logarithm of their number.
+ */
+static int64_t *largest(ls_arena *arena, const ls_layout *layout, const ls_neighbours *w) {
+    ls_arena *passing = ls_arena_create();
+    int n;
+    const held_run *all = all_runs(passing, layout, &n);
+    messages out = {LS_NEW_ARRAY(arena, int64_t, layout->P), LS_NEW_ARRAY(passing, int64_t, layout->P),
+                    LS_NEW_ARRAY(passing, int, layout->P)};
     for (int p = 0; p < layout->P; p++) {
         const wish wanted = wish_of(layout, w, p);
-        most = ls_max(most, pieces_from(NULL, layout, (p - distance + layout->P) % layout->P, &wanted).tokens);
+        add_wish(all, n, layout, &wanted, p, &out);
     }
-    return most;
+    ls_arena_destroy(passing);
+    return out.most;
 }
 
 /* Writes zeros where the wish extends beyond the sequence. */
@@ -156,11 +223,11 @@ ls_halo ls_halo_begin(ls_builder *b, const ls_neighbours *w, ls_operand x, ls_op
     pieces *takes = LS_NEW_ARRAY(b->image->arena, pieces, P), *gives = LS_NEW_ARRAY(b->image->arena, pieces, P);
     ls_halo h = {.out = out, .messages = ls_messages_make(b, P - 1), .takes = takes};
     h.messages.n = 0;
+    const int64_t *most = largest(b->image->arena, layout, w);
     for (int j = 1; j < P; j++) {
-        const int64_t most = largest(layout, w, j);
-        if (most == 0) continue;
+        if (most[j] == 0) continue;
         const int n = h.messages.n++, target = (me + j) % P;
-        const ls_operand shape = with_tokens(x, 0, most);
+        const ls_operand shape = with_tokens(x, 0, most[j]);
         const ls_operand slot = ls_build_symmetric(b, LS_BUFFER_SLOT, "halo in", ls_view_elements(&shape.view),
                                                    x.view.dtype, x.view.ndim, shape.view.size);
         const wish theirs = wish_of(layout, w, target);
