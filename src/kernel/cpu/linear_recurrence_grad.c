@@ -19,7 +19,8 @@ typedef struct grad_room {
     rows dq, dk;             /* of a bundle */
     rows own_q, own_k, some; /* decays by element: gradients from one head's scores; a factored part of them */
     rows dqe, dkf;
-    rows dsum, dbehind; /* gradients of the sums of decays up to each token, and behind it; decays by head: in lanes */
+    /* Gradients of the sums of decays up to each token and behind it, and of decays themselves; by head: in lanes. */
+    rows dsum, dbehind, ddecay;
     float *last;
     rows kept[BUNDLE]; /* D rows for each state in front of a chunk that has one */
     int32_t *ends;
@@ -57,6 +58,7 @@ static grad_room take_grad(const views *x, room *at) {
     r.dkf = take(at, CHUNK, x->LD);
     r.dsum = take(at, CHUNK, sums);
     r.dbehind = take(at, CHUNK, sums);
+    r.ddecay = take(at, CHUNK, sums);
     r.last = take(at, 1, x->LD).at;
     r.ends = (int32_t *)take(at, 1, x->N + 1).at;
     for (int i = 0; i < BUNDLE; i++) {
@@ -141,40 +143,37 @@ static void through_decay(const views *x, const chunk *c, rows to, rows sums, ro
 /* --- through the scores ------------------------------------------------------------------------------------------- */
 
 /*
- * Decays by head: adds to the gradient of `both` and to dsum. r->scores are the gradients of factor_i both_ij D_ij;
- * factor NULL: 1.
+ * Decays by head: adds to the gradient of `both` and to ddecay. r->scores are the gradients of factor_i both_ij D_ij;
+ * factor NULL: 1. The decay of token t is in D_ij for j < t <= i, and in no other: a difference of sums over rows and
+ * columns would round what cancels, which is more than the gradient if decays are strong.
  */
 static void scores_of_heads_back(grad_room *r, rows both, rows d_both, const float *factor) {
     const chunk *c = &r->c;
-    v_f32 column[CHUNK / V_LANES];
-    float columns[CHUNK];
+    v_f32 column[CHUNK / V_LANES]; /* sums over the tokens from i on */
     for (int v = 0; v < CHUNK / V_LANES; v++) column[v] = v_set(0.0f);
-    for (int64_t i = 0; i < c->n; i++) {
+    for (int64_t i = c->n - 1; i >= 0; i--) {
         const v_f32 by = v_set(factor != NULL ? factor[i] : 1.0f);
-        float *sum = r->dsum.at + i * r->dsum.width;
-        v_f32 row = load_whole(sum);
+        float *sum = r->ddecay.at + i * r->ddecay.width;
+        v_f32 all = load_whole(sum);
         for (int64_t j = 0; j <= i; j += V_LANES) {
             float *to = d_both.at + i * d_both.width + j;
             const v_f32 score =
                 by * load_whole(r->scores.at + i * r->scores.width + j) * load_whole(c->D.at + i * c->D.width + j);
-            const v_f32 exponent = score * load_whole(both.at + i * both.width + j);
             v_store_f32(to, load_whole(to) + score, V_LANES);
-            row += exponent;
-            column[j / V_LANES] += exponent;
+            column[j / V_LANES] += score * load_whole(both.at + i * both.width + j);
+            all += v_select(lane_numbers() + (int32_t)j < (int32_t)i, column[j / V_LANES], v_set(0.0f));
         }
-        v_store_f32(sum, row, V_LANES);
+        v_store_f32(sum, all, V_LANES);
     }
-    memcpy(columns, column, sizeof columns);
-    for (int64_t j = 0; j < c->n; j++) r->dsum.at[j * r->dsum.width] -= columns[j];
 }
 
-/* Decays by element: the gradients through the scores of tokens i and j of one part. */
+/* Decays by element: the gradients through the scores of tokens i and j < i of one part. */
 static void back_within(const chunk *c, rows scores, rows of, int64_t first, int64_t past, rows d_of, rows d_k) {
     for (int64_t d = 0; d < of.columns; d += V_LANES) {
         for (int64_t i = first; i < past; i++) {
             const v_f32 at = load_whole(of.at + i * of.width + d);
-            v_f32 between = v_set(0.0f), sum = load_whole(d_of.at + i * d_of.width + d);
-            for (int64_t j = i; j >= first; j--) {
+            v_f32 between = load_whole(c->g.at + i * c->g.width + d), sum = load_whole(d_of.at + i * d_of.width + d);
+            for (int64_t j = i - 1; j >= first; j--) {
                 const v_f32 factor = v_set(scores.at[i * scores.width + j]) * v_exp(between);
                 float *to = d_k.at + j * d_k.width + d;
                 sum += factor * load_whole(c->k.at + j * c->k.width + d);
@@ -182,6 +181,19 @@ static void back_within(const chunk *c, rows scores, rows of, int64_t first, int
                 between += load_whole(c->g.at + j * c->g.width + d);
             }
             v_store_f32(d_of.at + i * d_of.width + d, sum, V_LANES);
+        }
+    }
+}
+
+/* Decays by element: the gradients through the scores of each token with itself, which no decay changes. */
+static void own_scores_back(grad_room *r, rows of, rows d_of) {
+    const chunk *c = &r->c;
+    for (int64_t i = 0; i < c->n; i++) {
+        const v_f32 score = v_set(r->scores.at[i * r->scores.width + i]);
+        for (int64_t d = 0; d < of.columns; d += V_LANES) {
+            float *to = d_of.at + i * d_of.width + d, *to_k = r->dk.at + i * r->dk.width + d;
+            v_store_f32(to, load_whole(to) + score * load_whole(c->k.at + i * c->k.width + d), V_LANES);
+            v_store_f32(to_k, load_whole(to_k) + score * load_whole(of.at + i * of.width + d), V_LANES);
         }
     }
 }
@@ -213,6 +225,7 @@ static void scores_of_elements_back(grad_room *r, rows of, rows d_of) {
     add_products(r->dsum, -1, c->k, r->own_k, c->n);
     add_rows_of(d_of, 1, r->own_q, c->n);
     add_rows_of(r->dk, 1, r->own_k, c->n);
+    own_scores_back(r, of, d_of);
 }
 
 /* --- a head of a chunk -------------------------------------------------------------------------------------------- */
@@ -270,16 +283,19 @@ static void through_values(const ls_kernel_call *call, const views *x, grad_room
     store_rows(r->z, &call->out[2], b, c->first, c->n, h);
 }
 
-/* Stores the gradients of the decays, computed from the gradients of their sums. */
+/* Stores the gradients of the decays, after adding to them those of the sums that they are part of. */
 static void store_decays(const ls_kernel_call *call, const views *x, grad_room *r, int64_t b, int64_t h) {
     const chunk *c = &r->c;
     const ls_view *to = &call->out[3];
-    if (to->size[3] == 0) return;
     const rows end = row_from(r->dsum, c->n - 1);
-    add_rows_of(r->dsum, -1, r->dbehind, c->n);
-    for (int64_t i = 0; i < c->n; i++) add_rows_of(end, 1, row_from(r->dbehind, i), 1);
+    if (to->size[3] == 0) return;
     for (int64_t d = 0; d < x->D; d++) end.at[x->by_element ? d : 0] += r->last[d] * c->last[d];
     for (int64_t i = c->n - 2; i >= 0; i--) add_rows_of(row_from(r->dsum, i), 1, row_from(r->dsum, i + 1), 1);
+    add_rows_of(r->dsum, 1, r->ddecay, c->n);
+    for (int64_t i = 1; i < c->n; i++) {
+        add_rows_of(row_from(r->dsum, i), 1, row_from(r->dbehind, i - 1), 1);
+        add_rows_of(row_from(r->dbehind, i), 1, row_from(r->dbehind, i - 1), 1);
+    }
     if (c->fresh) clear(r->dsum, 1); /* the state that the first token's decay multiplies is 0 */
     for (int64_t i = 0; i < c->n; i++) {
         float *at = (float *)to->data + place_of(to, b, c->first + i, h);
@@ -300,6 +316,7 @@ static void head_back(const ls_kernel_call *call, const views *x, grad_room *r, 
     for (int64_t d = 0; d < x->D; d++) r->last[d] = dot(S, dS, d);
     clear(r->dsum, c->n);
     clear(r->dbehind, c->n);
+    clear(r->ddecay, c->n);
     through_state(x, r, written, S, dS);
     retreat(x, c, dS, r->grad_o, r->z);
     if (c->fresh) clear(dS, x->D);
