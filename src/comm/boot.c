@@ -27,6 +27,7 @@ static ls_status find_kind(const ls_boot_kind **out) {
     const char *wanted = getenv(LS_BOOT_VARIABLE);
     const ls_starter *starter = NULL;
     char names[128] = "";
+    size_t used = 0;
     if (wanted == NULL) LS_TRY(ls_starter_find(&starter));
     for (size_t i = 0; i < LS_COUNT(boots); i++) {
         const bool found = boots[i]->found == NULL || boots[i]->found(starter);
@@ -34,7 +35,8 @@ static ls_status find_kind(const ls_boot_kind **out) {
             *out = boots[i];
             return ls_ok();
         }
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i > 0 ? ", " : "", boots[i]->name);
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", boots[i]->name);
+        LS_ASSERT(used < sizeof names);
     }
     return ls_error(LS_USAGE, "%s=%s: expected one of %s", LS_BOOT_VARIABLE, wanted, names);
 }
@@ -179,7 +181,8 @@ ls_status ls_boot_find_hosts(ls_boot *boot) {
     boot->hosts = calloc((size_t)boot->ranks, sizeof *boot->hosts);
     boot->host_names = calloc((size_t)boot->ranks, sizeof *boot->host_names);
     boot->processes = calloc((size_t)boot->ranks, sizeof *boot->processes);
-    if (boot->hosts == NULL || boot->host_names == NULL || boot->processes == NULL)
+    boot->said = calloc((size_t)boot->ranks, sizeof *boot->said);
+    if (boot->hosts == NULL || boot->host_names == NULL || boot->processes == NULL || boot->said == NULL)
         return ls_error(LS_NO_MEMORY, "cannot allocate the hosts of %d ranks", boot->ranks);
     LS_TRY(find_machines(boot));
     boot->machine_ranks = boot->machine_rank = 0;
@@ -195,6 +198,8 @@ void ls_boot_forget_hosts(ls_boot *boot) {
     free(boot->hosts);
     free(boot->host_names);
     free(boot->processes);
+    free(boot->said);
+    boot->said = NULL;
     boot->hosts = NULL;
     boot->host_names = NULL;
     boot->processes = NULL;
@@ -314,18 +319,14 @@ ls_status ls_boot_agree(ls_boot *boot, ls_status mine) {
     if (boot->rank < 0) return mine;
     const size_t ranks = (size_t)boot->ranks;
     const int32_t mine_code = mine.code;
-    int32_t *codes = calloc(ranks, sizeof *codes); /* any number may come */
-    ls_status *all = NULL, agreed = ls_ok();
+    ls_status *all = NULL, agreed = boot->kind->gather(boot, boot->rank, &mine_code, sizeof mine_code, boot->said);
     bool failed = false;
-    if (codes == NULL) agreed = ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks say", boot->ranks);
-    if (agreed.code == LS_OK) agreed = boot->kind->gather(boot, boot->rank, &mine_code, sizeof mine_code, codes);
-    for (size_t r = 0; r < ranks && agreed.code == LS_OK; r++) failed |= codes[r] != LS_OK;
+    for (size_t r = 0; r < ranks && agreed.code == LS_OK; r++) failed |= boot->said[r] != LS_OK; /* any number */
     if (failed && (all = calloc(ranks, sizeof *all)) == NULL)
         agreed = ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks say", boot->ranks);
     if (all != NULL) agreed = boot->kind->gather(boot, boot->rank, &mine, sizeof mine, all);
     for (int r = 0; all != NULL && r < boot->ranks && agreed.code == LS_OK; r++)
         if (all[r].code != LS_OK) agreed = ls_error_in(ls_status_sound(all[r]), "rank %d", r);
-    free(codes);
     free(all);
     return agreed;
 }

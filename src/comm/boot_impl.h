@@ -82,6 +82,7 @@ typedef struct ls_boot {
     int *hosts;                       /* [ranks] the host's number; ranks with equal numbers can share memory */
     char (*host_names)[LS_HOST_NAME]; /* [ranks] for messages */
     int *processes; /* [ranks] the process number of a launched rank if this process can see it in /proc; else 0 */
+    int32_t *said;  /* [ranks] room of ls_boot_agree, where a rank without memory still takes part */
     int core_ranks; /* how many ranks, this one included, are bound to the same single core as this one; 0: this one has
                        several cores */
     int machine_ranks; /* ranks that share the memory of this machine, whether or not hosts are pretended */

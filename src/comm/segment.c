@@ -173,12 +173,13 @@ static ls_status map_local(ls_world *world) {
     return ls_ok();
 }
 
-static ls_status map_launched(ls_world *world) {
+/* Maps, unless `status` says that this rank has failed, as all ranks then learn. */
+static ls_status map_launched(ls_world *world, ls_status status) {
     const size_t bytes = bytes_of(world, world->boot->rank);
     int memory = -1;
-    ls_status status =
-        world->loads ? ls_map_passable(bytes, &world->memory, &memory) : ls_map_private(bytes, &world->memory);
-    world->segments[world->boot->rank] = world->memory.base;
+    if (status.code == LS_OK)
+        status = world->loads ? ls_map_passable(bytes, &world->memory, &memory) : ls_map_private(bytes, &world->memory);
+    if (status.code == LS_OK) world->segments[world->boot->rank] = world->memory.base;
     status = ls_boot_agree(world->boot, status);
     if (status.code == LS_OK) status = share(world, memory);
     if (memory >= 0) close(memory);
@@ -187,9 +188,12 @@ static ls_status map_launched(ls_world *world) {
 
 ls_status ls_segments_map(ls_world *world) {
     world->segments = calloc((size_t)world->options.ranks, sizeof *world->segments);
+    ls_status status = ls_ok();
     if (world->segments == NULL)
-        return ls_error(LS_NO_MEMORY, "cannot allocate the addresses of %d segments", world->options.ranks);
-    return world->boot->rank < 0 ? map_local(world) : map_launched(world);
+        status = ls_error(LS_NO_MEMORY, "cannot allocate the addresses of %d segments", world->options.ranks);
+    if (world->boot->rank >= 0) return map_launched(world, status);
+    LS_TRY(status);
+    return map_local(world);
 }
 
 void ls_segments_unmap(ls_world *world) {

@@ -58,10 +58,12 @@ static ls_status read_setting(const char *setting, ls_chaos_settings *chaos, con
     if (wraps && !read_chaos(setting + strlen(chaos_name), chaos, list))
         return ls_error(LS_USAGE, "transports '%s': expected chaos:SEED[:SECONDS[:TRANSPORTS]]", setting);
     char known[64] = "";
+    size_t used = 0;
     int n = **list != 0, named = 0;
     for (const char *at = *list; *at != 0; at++) n += *at == ',';
     for (size_t i = 0; name_at(i) != NULL; i++) {
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i > 0 ? ", " : "", name_at(i));
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", name_at(i));
+        LS_ASSERT(used < sizeof known);
         named += is_named(*list, name_at(i));
     }
     if (named == n && (wraps || n > 0)) return ls_ok();
@@ -127,9 +129,11 @@ int ls_selection_block(const ls_selection *selection, const ls_boot *boot) {
 
 ls_status ls_selection_refuse(const ls_selection *selection, const ls_boot *boot, int rank, int peer) {
     char tried[128] = "";
+    size_t used = 0;
     for (int i = 0; i < selection->n; i++)
-        snprintf(tried + strlen(tried), sizeof tried - strlen(tried), "%s%s", i > 0 ? ", " : "",
-                 selection->transports[i]->name);
+        used += (size_t)snprintf(tried + used, sizeof tried - used, "%s%s", i > 0 ? ", " : "",
+                                 selection->transports[i]->name);
+    LS_ASSERT(used < sizeof tried);
     return ls_error(LS_UNSUPPORTED, "nothing connects rank %d on host %s with rank %d on host %s: tried %s", rank,
                     boot->host_names[rank], peer, boot->host_names[peer], tried);
 }

@@ -83,30 +83,36 @@ static ls_status connect_rank(ls_world *world, int rank) {
 }
 
 /*
- * With a local boot this process does it for all ranks. A launched rank does it for itself; then the ranks tell each
- * other which transports they use.
+ * Collective: connects a launched rank, unless `status` says that it has failed, as all ranks then learn. Afterwards
+ * the ranks tell each other which transports they use.
  */
-static ls_status connect_ranks(ls_world *world) {
+static ls_status connect_launched(ls_world *world, ls_status status) {
     ls_boot *boot = world->boot;
     const int ranks = world->options.ranks;
-    if (boot->rank < 0) {
-        for (int r = 0; r < ranks; r++) LS_TRY(connect_rank(world, r));
-        return ls_ok();
-    }
-    LS_TRY(ls_boot_agree(boot, connect_rank(world, boot->rank)));
     uint8_t mine[LS_TRANSPORTS], (*all)[LS_TRANSPORTS] = calloc((size_t)ranks, sizeof *all);
-    if (all == NULL) return ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks use", ranks);
+    if (status.code == LS_OK && all == NULL)
+        status = ls_error(LS_NO_MEMORY, "cannot allocate what %d ranks use", ranks);
+    if (status.code == LS_OK) status = connect_rank(world, boot->rank);
+    status = ls_boot_agree(boot, status);
     for (int t = 0; t < LS_TRANSPORTS; t++) mine[t] = world->used[t];
-    const ls_status status = boot->kind->gather(boot, boot->rank, mine, sizeof mine, all);
+    if (status.code == LS_OK) status = boot->kind->gather(boot, boot->rank, mine, sizeof mine, all);
     for (int r = 0; r < ranks && status.code == LS_OK; r++)
         for (int t = 0; t < LS_TRANSPORTS; t++) world->used[t] |= all[r][t] != 0;
     free(all);
     return status;
 }
 
+/* With a local boot this process connects all ranks; a launched rank connects itself. */
+static ls_status connect_ranks(ls_world *world, const char *transports) {
+    const ls_status status = ls_selection_read(transports, world->boot, &world->selection);
+    if (world->boot->rank >= 0) return connect_launched(world, status);
+    LS_TRY(status);
+    for (int r = 0; r < world->options.ranks; r++) LS_TRY(connect_rank(world, r));
+    return ls_ok();
+}
+
 static ls_status set_up(ls_world *world, const char *transports) {
-    LS_TRY(ls_selection_read(transports, world->boot, &world->selection));
-    LS_TRY(connect_ranks(world));
+    LS_TRY(connect_ranks(world, transports));
     return ls_error_in(ls_segments_map(world), "%d symmetric heaps of up to %zu bytes", world->options.ranks,
                        largest_heap(&world->options));
 }

@@ -212,7 +212,9 @@ static void run_gathered(fuzz_bytes rest) {
     const ls_boot_kind kind = {.name = "fuzz", .gather = gather_altered};
     const bool agrees = fuzz_choice(&rest) & 1;
     ls_boot boot = {.kind = &kind, .rank = 1, .ranks = RANKS, .state = &rest};
+    int32_t said[RANKS];
     if (agrees) {
+        boot.said = said;
         const ls_status agreed = ls_boot_agree(&boot, ls_error(LS_INVALID, "this rank fails"));
         LS_ASSERT(agreed.code >= LS_OK && agreed.code <= LS_FAULT); /* another rank's memory may have been too small */
         LS_ASSERT(!fuzz_done(ls_error(LS_PEER, "ranks agree: %s", agreed.text)));

@@ -5,6 +5,7 @@
 #include "support/world.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -23,7 +24,9 @@ typedef struct job {
     int bound_to; /* rank r is bound to one of the first so many processors of the test's own; 0: to none */
     int cores;    /* that each rank is to see */
     ls_rank_main main;
-    int victim;     /* a rank that is special to main */
+    int victim;                    /* a rank that is special to main */
+    const char *victim_transports; /* its own; NULL: as for all */
+    size_t denied;                 /* the victim gets no memory for arrays of elements of this size; 0: it does */
     double timeout; /* of waits; 0: long. A victim that has stopped is killed when the others have ended */
 } job;
 
@@ -48,12 +51,27 @@ static void set_number(const char *name, int value) {
     set(name, text);
 }
 
-static ls_status run_rank(const job *j) {
+/* In the process of a victim: how many elements arrays must have, and of what size, to get no memory. */
+static size_t denied_count, denied_size;
+
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): the system's header has reserved names */
+void *calloc(size_t count, size_t size) {
+    static void *(*system)(size_t, size_t);
+    if (size != 0 && size == denied_size && count == denied_count) return NULL;
+    if (system == NULL) *(void **)&system = dlsym(RTLD_NEXT, "calloc");
+    return system(count, size);
+}
+
+static ls_status run_rank(const job *j, int rank) {
     ls_world_options options = small_world(tell->expected_world != 0 ? tell->expected_world : j->ranks);
     options.heap_bytes = (size_t)1 << 20;
     if (j->timeout > 0) options.wait_timeout = j->timeout;
     ls_world *world;
-    LS_TRY(ls_world_create(j->transports, &options, &world));
+    ls_launched joined;
+    LS_TRY(ls_launched_find(&joined));
+    if (rank == j->victim) denied_count = (size_t)j->ranks, denied_size = j->denied;
+    const char *transports = rank == j->victim && j->victim_transports != NULL ? j->victim_transports : j->transports;
+    LS_TRY(ls_world_create(transports, &options, &world));
     const ls_status status = ls_launch(world, j->ranks, false, j->main, NULL);
     ls_world_destroy(world);
     return status;
@@ -87,7 +105,7 @@ static pid_t start_rank(const job *j, int rank, int port) {
     set(LS_HOSTS_VARIABLE, j->hosts);
     if (j->bound_to > 0) bind_to(rank % j->bound_to);
     set("LONGSPAN_RENDEZVOUS_SECONDS", j->seconds);
-    tell->status[rank] = run_rank(j);
+    tell->status[rank] = run_rank(j, rank);
     exit(0); /* as a program ends, with what it has left to do at its end */
 }
 
@@ -345,6 +363,29 @@ static void test_all_hear_a_stop(void **state) {
     all_return(3, LS_INTERRUPTED, "stopped");
 }
 
+/* A rank that cannot take part in a world says why to all ranks; none waits for that rank. */
+static void test_all_learn_why_a_rank_has_no_world(void **state) {
+    (void)state;
+    const struct {
+        const char *transports;
+        size_t denied;
+        ls_code code;
+        const char *text;
+    } cases[] = {
+        {"nonsense", 0, LS_USAGE, "rank 1: transports 'nonsense': expected some of shm, tcp, mpi"},
+        {NULL, 4, LS_NO_MEMORY, "rank 1: cannot allocate what 3 ranks use"},
+        {NULL, sizeof(char *), LS_NO_MEMORY, "rank 1: cannot allocate the addresses of 3 segments"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        run_job(&(job){.ranks = 3,
+                       .main = meet,
+                       .victim = 1,
+                       .victim_transports = cases[i].transports,
+                       .denied = cases[i].denied});
+        all_return(3, cases[i].code, cases[i].text);
+    }
+}
+
 static int map_told(void **state) {
     (void)state;
     tell = mmap(NULL, sizeof *tell, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -365,6 +406,7 @@ int main(void) {
         cmocka_unit_test(test_a_rank_that_does_not_come_is_named),
         cmocka_unit_test(test_a_rank_may_come_late),
         cmocka_unit_test(test_all_hear_a_stop),
+        cmocka_unit_test(test_all_learn_why_a_rank_has_no_world),
     };
     return cmocka_run_group_tests(tests, map_told, NULL);
 }
