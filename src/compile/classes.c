@@ -7,15 +7,29 @@
 
 /* --- which ranks are in one class --------------------------------------------------------------------------------- */
 
-/* Whether ranks along axes of heads and features (tp) all have equally large parts of every tensor. */
+/* Whether ranks along these axes all have equally large parts of a tensor that is placed so. */
+static bool are_even(const ls_mesh *mesh, ls_axes axes, const ls_dim_units *units, const ls_placements *placed) {
+    bool even = true;
+    for (int d = 0; d < LS_MAX_DIMS; d++) {
+        const int parts = placed->cut[d] & axes ? ls_mesh_size(mesh, placed->cut[d]) : 1;
+        for (int s = 0; s < units[d].n; s++) even &= units[d].segment[s].units % parts == 0;
+    }
+    return even;
+}
+
+/*
+ * Whether ranks along axes of heads and features (tp) all have equally large parts of every tensor, as it is made and
+ * as each node needs it: of a partial sum, the ranks may need parts of the tokens.
+ */
 static bool has_even_parts(const ls_graph *g, const ls_mesh *mesh, const ls_sharding *sharding) {
     const ls_axes features = ls_mesh_axes(mesh, LS_AXIS_FEATURE);
     bool even = true;
-    for (int i = 0; i < g->n_tensors * LS_MAX_DIMS && features != 0; i++) {
-        const ls_axes cut = sharding->tensor[i / LS_MAX_DIMS].cut[i % LS_MAX_DIMS];
-        const int parts = cut & features ? ls_mesh_size(mesh, cut) : 1;
-        for (int s = 0; s < sharding->units[i].n; s++) even &= sharding->units[i].segment[s].units % parts == 0;
-    }
+    for (int t = 1; t < g->n_tensors && features != 0; t++)
+        even &= are_even(mesh, features, &sharding->units[t * LS_MAX_DIMS], &sharding->tensor[t]);
+    for (int n = 0; n < g->n_nodes && features != 0; n++)
+        for (int i = 0; i < g->nodes[n].n_in; i++)
+            even &= are_even(mesh, features, &sharding->units[g->nodes[n].in[i].id * LS_MAX_DIMS],
+                             &sharding->wanted[n * LS_NODE_INPUTS + i]);
     return even;
 }
 

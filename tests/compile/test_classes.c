@@ -164,6 +164,24 @@ static void test_what_one_replica_adds_tells_them_apart(void **state) {
     }
 }
 
+/* A partial sum over features, of which the ranks along tp need parts of the tokens: 11 tokens make uneven ones. */
+static ls_tensor summed_loss(ls_graph *g) {
+    const ls_tensor tokens = ls_tokens(g, "tokens", 1, 11);
+    const ls_tensor x = ls_embedding(g, tokens, ls_parameter(g, "table", 2, (int64_t[]){5, 3}));
+    const ls_tensor y = ls_linear(g, x, ls_parameter(g, "w", 2, (int64_t[]){6, 3}), LS_NO_TENSOR);
+    return ls_sum(g, ls_reduce_sum(g, y, 1U << 2, false));
+}
+
+static void test_parts_of_tokens_tell_ranks_apart(void **state) {
+    (void)state;
+    const network summed = {.name = "summed", .loss = summed_loss, .ids = 5};
+    for (int ring = 1; ring <= 2; ring++) {
+        const ls_target target = {.mesh = mesh_with_tp(1, ring, 1, 3), .strategy = "local", .threads = 1};
+        const ls_status status = network_verify(&summed, &target, 1);
+        if (status.code != LS_OK) fail_msg("ring=%d,tp=3: %s", ring, status.text);
+    }
+}
+
 static void test_classes_differ(void **state) {
     (void)state;
     image_set set = images_of_step(mesh_of(2, 3, 1), "ring", LS_LAYOUT_CONTIGUOUS, 30, 1);
@@ -302,6 +320,7 @@ int main(void) {
         cmocka_unit_test(test_replicas_are_one_class),
         cmocka_unit_test(test_many_ranks_are_proved),
         cmocka_unit_test(test_what_one_replica_adds_tells_them_apart),
+        cmocka_unit_test(test_parts_of_tokens_tell_ranks_apart),
         cmocka_unit_test(test_classes_differ),
         cmocka_unit_test(test_blocks_are_one_class),
         cmocka_unit_test(test_shared_heads),
