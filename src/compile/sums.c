@@ -83,6 +83,26 @@ static void put_node(const ls_builder *b, ls_program_nodes *to, const ls_program
     ls_nodes_copy(b, to, &from->list[first], past - first);
 }
 
+static void lower_unused(ls_builder *b, const ls_program_node *node) {
+    const int *group = node->params;
+    ls_build_fill(b, ls_groups_shard(b, *group, *group + 1));
+}
+
+static const ls_lowering unused = {.name = "unused", .lower = lower_unused};
+
+/* Sums that stay, and to which no node of a program that begins them adds, are zeroed before all nodes. */
+static void put_unused(const ls_builder *b, ls_program_nodes *nodes) {
+    ls_program_nodes to = {0};
+    const bool *adds = find_added(b, nodes, 0, nodes->n);
+    for (int g = 0; g < b->packing->n_trained && nodes->n > 0; g++) {
+        if (is_any(b, g, adds) || b->packing->groups[g].count == 0) continue;
+        ls_nodes_put(b, &to, &unused, nodes->list[0].together, ls_arena_copy(b->image->arena, &g, sizeof g));
+    }
+    if (to.n == 0) return;
+    ls_nodes_copy(b, &to, nodes->list, nodes->n);
+    *nodes = to;
+}
+
 static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
     ls_program_nodes to = {0};
     if (!ls_sums_leave(b) && !begins_sums(b)) return ls_ok();
@@ -96,7 +116,10 @@ static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
             put_node(b, &to, nodes, i, end, adds, made);
         }
     }
-    if (ls_sums_leave(b)) *nodes = to;
+    if (ls_sums_leave(b))
+        *nodes = to;
+    else
+        put_unused(b, nodes);
     return ls_ok();
 }
 

@@ -3,6 +3,7 @@
  * updated parameters are those of one rank, for every network, strategy, shard mode and saving, with KV heads and
  * features that do not divide, and both verifiers accept the programs.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,6 +39,15 @@ static ls_tensor products_loss(ls_graph *g) {
     g->tensors[frozen.id].frozen = true;
     x = ls_linear(g, x, ls_parameter(g, "down", 2, (int64_t[]){M, N}), LS_NO_TENSOR);
     x = ls_rmsnorm(g, x, ls_parameter(g, "last", 1, (int64_t[]){M}), 1e-5);
+    return ls_sum(g, ls_mul(g, x, x));
+}
+
+/* Parameters that no node reads: their gradients are 0. */
+static ls_tensor unused_loss(ls_graph *g) {
+    const ls_tensor tokens = ls_tokens(g, "tokens", 2, 4);
+    const ls_tensor x = ls_embedding(g, tokens, ls_parameter(g, "table", 2, (int64_t[]){V, 4}));
+    (void)ls_parameter(g, "unused matrix", 2, (int64_t[]){3, 5});
+    (void)ls_parameter(g, "unused number", 1, (int64_t[]){1});
     return ls_sum(g, ls_mul(g, x, x));
 }
 
@@ -330,10 +340,34 @@ static void test_refused(void **state) {
     ls_graph_destroy(g);
 }
 
+static void test_unused_parameters(void **state) {
+    (void)state;
+    const network unused = {"unused", unused_loss, .ids = V};
+    for (size_t p = 0; p < LS_COUNT(places); p++) {
+        network_result many;
+        const ls_target target = target_of(p, (int)p % LS_SHARD_MODES, 0);
+        must(network_verify(&unused, &target, 1), &unused, p, &target);
+        must(network_gradient(&unused, &target, LS_F64, LS_F64, 1, &many), &unused, p, &target);
+        for (int f = 0; f < many.image->n_flats; f++) {
+            const ls_flat *flat = &many.image->flats[f];
+            double most = 0;
+            for (int64_t i = 0; i < flat->whole_count; i++)
+                most = fmax(most, fabs(many.gradient[flat->whole_start + i]));
+            assert_true(strncmp(flat->name, "unused", 6) == 0 ? most == 0 : most > 0);
+        }
+        network_free(&many);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_gradients), cmocka_unit_test(test_same_parameters),
-                                       cmocka_unit_test(test_proofs),         cmocka_unit_test(test_gradients_alone),
-                                       cmocka_unit_test(test_bytes),          cmocka_unit_test(test_kept),
-                                       cmocka_unit_test(test_logits),         cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_gradients),
+                                       cmocka_unit_test(test_same_parameters),
+                                       cmocka_unit_test(test_proofs),
+                                       cmocka_unit_test(test_gradients_alone),
+                                       cmocka_unit_test(test_bytes),
+                                       cmocka_unit_test(test_kept),
+                                       cmocka_unit_test(test_logits),
+                                       cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_unused_parameters)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
