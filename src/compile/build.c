@@ -171,7 +171,7 @@ int ls_build_channel(ls_builder *b, const char *format, ...) {
     ls_program *p = b->program;
     const uint64_t hash = ls_hash_bytes(name, strlen(name));
     for (int c = ls_index_first(&b->channels.names, hash); c >= 0; c = ls_index_next(&b->channels.names, c))
-        if (strcmp(p->channels[c].name, name) == 0) return c;
+        if (strcmp(p->channels[c].name, name) == 0 && b->channels.words[c].common >= b->channels.common) return c;
     ls_index_add(&b->channels.names, hash);
     ls_channel *channel = LS_PUSH(b->image->arena, p->channels, p->n_channels, p->channel_capacity);
     channel->name = ls_arena_strdup(b->image->arena, name);

@@ -233,8 +233,10 @@ void ls_build_accumulate(ls_builder *b, ls_operand from, ls_operand to);
 void ls_build_add_rows(ls_builder *b, ls_operand rows, int64_t n, ls_operand to);
 
 /*
- * Transfers. ls_build_channel finds the channel of that name in this program, or makes it on first use. For each use of
- * a channel the receiver grants the part of its slot that will be written; the sender waits for this and puts (send);
+ * Transfers. ls_build_channel finds the channel of that name in this program, or makes it on first use. A node that
+ * ranks of all stages lower alike does not take a channel that an earlier node of this stage alone has made: other
+ * stages may have no such channel, and the words of common channels are numbered alike in all stages. For each use of a
+ * channel the receiver grants the part of its slot that will be written; the sender waits for this and puts (send);
  * the receiver waits for the data (receive). Each rank calls all three, for its two neighbours on the channel, equally
  * often and in the same order as all other ranks. An empty transfer makes no instruction.
  */

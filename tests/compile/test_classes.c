@@ -315,6 +315,29 @@ static void test_kept_weights(void **state) {
     }
 }
 
+/*
+ * Of two stages only the second has gradients that ranks along tp add up, and both add up the totals along tp: the
+ * words of channels that both have are numbered alike, so that the next program finds its own.
+ */
+static void test_sums_of_one_stage(void **state) {
+    (void)state;
+    static const char config[] = "{\"architectures\": [\"Mamba2ForCausalLM\"], \"vocab_size\": 31, \"hidden_size\": 6,"
+                                 " \"num_hidden_layers\": 2, \"num_heads\": 6, \"head_dim\": 2, \"state_size\": 4,"
+                                 " \"n_groups\": 3, \"conv_kernel\": 2, \"use_bias\": true}";
+    ls_target target = {.strategy = "local", .threads = 1};
+    assert_int_equal(ls_mesh_parse("pp=2,tp=2", &target.mesh).code, LS_OK);
+    ls_model *model;
+    ls_language_model lm;
+    ls_graph *g = ls_graph_create(LS_F32);
+    assert_int_equal(ls_model_open_text("model", config, &model).code, LS_OK);
+    assert_int_equal(ls_model_build(model, g, 1, 7, true, &lm).code, LS_OK);
+    ls_model_close(model);
+    (void)check("sums of one stage",
+                &(ls_job){.graph = g, .programs = ls_training_programs(g, lm.forward_nodes, LS_UPDATE_APPLY, false)},
+                target);
+    ls_graph_destroy(g);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replicas_are_one_class),
@@ -325,6 +348,7 @@ int main(void) {
         cmocka_unit_test(test_blocks_are_one_class),
         cmocka_unit_test(test_shared_heads),
         cmocka_unit_test(test_kept_weights),
+        cmocka_unit_test(test_sums_of_one_stage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
