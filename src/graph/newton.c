@@ -251,8 +251,10 @@ static ls_tensor followers(ls_graph *g, ls_tensor places) {
 
 static ls_status check(const ls_graph *g, ls_tensor x, ls_tensor weight, const ls_newton_form *form,
                        const ls_tensor *unconverged) {
-    if (form == NULL || form->steps < 1 || form->steps > LS_NEWTON_STEPS || !(form->bound > 0))
-        return ls_error(LS_INVALID, "rnn_newton: %d steps and a bound of %g, expected 1 to %d and more than 0",
+    if (form == NULL || form->steps < 1 || form->steps > LS_NEWTON_STEPS || !(form->bound > 0) ||
+        !isfinite(form->bound))
+        return ls_error(LS_INVALID,
+                        "rnn_newton: %d steps and a bound of %g, expected 1 to %d and a finite number more than 0",
                         form == NULL ? 0 : form->steps, form == NULL ? 0 : form->bound, LS_NEWTON_STEPS);
     if (unconverged == NULL)
         return ls_error(LS_INVALID, "rnn_newton: unconverged is NULL, expected a place for the number of elements");

@@ -158,18 +158,22 @@ static void test_calls_refused(void **state) {
     static const struct {
         int steps, foreign; /* foreign: what is added to the weight's number */
         bool counted;
+        double bound;
         const char *said;
-    } calls[] = {{0, 0, true, "0 steps"},
-                 {1 << 30, 0, true, "1 to 1000"},
-                 {3, 0, false, "unconverged is NULL"},
-                 {3, 1 << 20, true, "is no tensor of this graph"}};
+    } calls[] = {{0, 0, true, 1e-6, "0 steps"},
+                 {1 << 30, 0, true, 1e-6, "1 to 1000"},
+                 {3, 0, true, 0, "a bound of 0, expected"},
+                 {3, 0, true, NAN, "a bound of nan, expected"},
+                 {3, 0, true, INFINITY, "a bound of inf, expected 1 to 1000 and a finite number more than 0"},
+                 {3, 0, false, 1e-6, "unconverged is NULL"},
+                 {3, 1 << 20, true, 1e-6, "is no tensor of this graph"}};
     for (size_t i = 0; i < LS_COUNT(calls); i++) {
         ls_graph *g = ls_graph_create(LS_F32);
         ls_tensor count = LS_NO_TENSOR, weight = ls_parameter(g, "weight", 3, (int64_t[]){2, 3, 4});
         const ls_tensor x =
             ls_embedding(g, ls_tokens(g, "tokens", 2, 8), ls_parameter(g, "table", 2, (int64_t[]){5, 24}));
         weight.id += calls[i].foreign;
-        const ls_newton_form newton = {.kind = LS_RNN_DIAGONAL_GRU, .steps = calls[i].steps, .bound = 1e-6};
+        const ls_newton_form newton = {.kind = LS_RNN_DIAGONAL_GRU, .steps = calls[i].steps, .bound = calls[i].bound};
         const ls_tensor y =
             ls_rnn_newton(g, ls_split_last(g, x, 2, 12), weight, &newton, calls[i].counted ? &count : NULL, NULL);
         assert_int_equal(y.id, 0);
