@@ -147,8 +147,11 @@ static void report_step(loop *l, int64_t step, double lr, const ls_step_report *
     if (!l->progress.terminal && !last && now - l->printed < LINE_SECONDS) return;
     l->printed = now;
     char note[160];
-    ls_print(note, sizeof note, "loss %.4f · %.1fk tokens/s", report->loss,
-             (double)report->tokens / fmax(report->seconds, 1e-9) / 1e3);
+    if (report->tokens == 0)
+        ls_print(note, sizeof note, "nothing to learn");
+    else
+        ls_print(note, sizeof note, "loss %.4f · %.1fk tokens/s", report->loss,
+                 (double)report->tokens / fmax(report->seconds, 1e-9) / 1e3);
     const size_t used = strlen(note);
     if (isfinite(eval_loss)) ls_print(note + used, sizeof note - used, " · eval %.4f", eval_loss);
     ls_progress_show(&l->progress, step, note);

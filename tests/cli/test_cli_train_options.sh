@@ -162,6 +162,16 @@ import json
 assert loss[0] == 0x15 and struct.unpack("<f", loss[1:5])[0] == struct.unpack("<f", struct.pack("<f", json.loads(open("events/metrics.jsonl").readline())["loss"]))[0]
 CHECK
 
+# A step whose labels are all ignored has no loss: the line of progress says so in words, and the records have null.
+for i in 1 2; do echo '{"segments": [{"text": "0123456789012345678901234567890123456789", "label": false}, {"text": "abc", "label": true}]}'; done >segments.jsonl
+"$longspan" train --model config.json --data segments.jsonl --records segments --pack join --too-long split --seq 16 --batch 1 --steps 8 --threads 1 \
+    --out idle --json >idle.json 2>err || fail "train --out idle: $(cat err)"
+metrics "[x['loss'] is None for x in d] == [x['tokens'] == 0 for x in d] and 0 < sum(x['tokens'] == 0 for x in d) < 8" idle
+metrics "d[0]['tokens'] == 0" idle
+grep -q 'training 1/8 · nothing to learn' err || fail "the line of a step without labels: $(cat err)"
+json "d['idle_steps'] > 0 and d['first_loss'] > 0" idle.json
+grep -riqw nan err idle.json idle/metrics.jsonl idle/run.json && fail "NaN: $(cat err idle.json)"
+
 # Option names of other programs.
 for pair in "--learning-rate=--lr" "--learning_rate=--lr" "--bf16=--dtype bf16" "--max-steps=--steps" "--num-epochs=--epochs" \
     "--batch-size=--batch" "--gradient-accumulation-steps=--accumulate" "--context-length=--seq" "--max-seq-len=--seq" \
