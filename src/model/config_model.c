@@ -162,10 +162,13 @@ static const char *const all_heads[] = {"mtp.", "model.mtp", "lm_head.", LS_SCOR
 static ls_weight_rules rules_of(const ls_model *model) {
     const ls_form *form = model->architecture->form;
     const bool wrapped = model->wrapper != NULL;
+    const ls_weight_spelling *own = model->architecture->spellings;
     return (ls_weight_rules){.derived = form->derived,
                              .copies = &form->tie,
                              .n_copies = model->sizes.tied ? 1 : 0,
-                             .spellings = wrapped ? ls_wrapped_spellings : form->spellings,
+                             .spellings = wrapped       ? ls_wrapped_spellings
+                                          : own != NULL ? own
+                                                        : form->spellings,
                              .left_out = wrapped                ? ls_wrapped_left_out
                                          : model->head_apart    ? all_heads
                                          : model->config.scored ? other_heads

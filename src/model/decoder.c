@@ -118,7 +118,7 @@ ls_tensor ls_decoder_build(const ls_model_config *config, ls_graph *g, ls_tensor
     ls_layer b = ls_layer_begin(config, g, "model.layers", tokens);
     ls_layer_rotary(&b, positions);
     b.positions = positions;
-    if (config->state.width > 0) b.reach = ls_conv_reach(g, positions, (int)config->state.width);
+    if (ls_layer_is_any_in(&config->stateful)) b.reach = ls_conv_reach(g, positions, (int)config->state.width);
     const ls_tensor table = ls_parameter(g, "model.embed_tokens.weight", 2, (int64_t[]){n->V, n->E});
     ls_tensor x = ls_named(g, embed(&b, tokens, table), "embedded");
     /* After a mistake, which the graph remembers, x is the empty tensor. */

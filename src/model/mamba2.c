@@ -23,18 +23,16 @@ static const ls_config_field fields[] = {
     LS_CONFIG_END,
 };
 
-static const ls_config_rule rules[] = {
-    {"expand", LS_RULE_NUMBER, 2, "2: heads are twice as wide as the model"},
-    {NULL, LS_RULE_ABSENT, 0, NULL},
-};
-
 static ls_status complete(ls_json_value root, const ls_architecture *architecture, ls_model_config *out) {
     (void)architecture;
     ls_model_sizes *n = &out->sizes;
     const ls_state_sizes *s = &out->state;
-    if (s->H * s->E != 2 * n->E)
+    int64_t expand = 2;
+    LS_TRY(ls_json_int_or(root, "expand", expand, 1, LS_MOST_WIDTH, &expand));
+    const int64_t width = expand * n->E;
+    if (s->H * s->E != width)
         return ls_json_error(ls_json_field(root, "num_heads"), "heads that are %lld elements wide together",
-                             2 * (long long)n->E);
+                             (long long)width);
     if (s->H % s->K != 0)
         return ls_json_error(ls_json_field(root, "n_groups"), "a divisor of the num_heads %lld", (long long)s->H);
     LS_TRY(ls_config_silu(root, "hidden_act"));
@@ -42,6 +40,7 @@ static ls_status complete(ls_json_value root, const ls_architecture *architectur
     n->Hkv = s->K;
     n->D = s->E;
     n->F = s->H * s->E;
+    for (int64_t i = 0; i < n->L; i++) ls_layer_put(&out->stateful, i);
     return ls_config_step_limits(root, &out->state);
 }
 
@@ -49,7 +48,6 @@ static const char *const derived[] = {NULL};
 static const ls_weight_spelling spellings[] = {{"backbone.", ""}, {NULL, NULL}};
 
 static const ls_form form = {.fields = fields,
-                             .rules = rules,
                              .complete = complete,
                              .derived = derived,
                              .tie = {"lm_head.weight", "backbone.embeddings.weight"},

@@ -110,6 +110,11 @@ typedef struct ls_model_config {
 static inline bool ls_layer_is_in(const ls_layer_set *set, int64_t layer) {
     return (set->bits[layer / 8] >> layer % 8 & 1) != 0;
 }
+static inline bool ls_layer_is_any_in(const ls_layer_set *set) {
+    for (size_t i = 0; i < sizeof set->bits; i++)
+        if (set->bits[i] != 0) return true;
+    return false;
+}
 static inline void ls_layer_put(ls_layer_set *set, int64_t layer) {
     set->bits[layer / 8] = (uint8_t)(set->bits[layer / 8] | 1u << layer % 8);
 }
@@ -152,7 +157,8 @@ struct ls_architecture {
     const char *const *dropouts;
     /* called after the form's `complete`; NULL: nothing remains to do */
     ls_status (*complete)(ls_json_value root, ls_model_config *out);
-    const ls_weight_initial *weights; /* parameters whose random values differ from the others'; NULL: none */
+    const ls_weight_initial *weights;    /* parameters whose random values differ from the others'; NULL: none */
+    const ls_weight_spelling *spellings; /* in place of the form's; NULL: those of the form */
     /* i32[B,S] ids and positions -> logits G[B,S,V]. The graph keeps mistakes. */
     ls_tensor (*build)(const ls_model_config *config, ls_graph *graph, ls_tensor tokens, ls_tensor positions);
 };

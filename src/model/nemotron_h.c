@@ -38,7 +38,6 @@ static const ls_config_field fields[] = {
 };
 
 static const ls_config_rule rules[] = {
-    {"attention_bias", LS_RULE_FLAG, 0, "false: attention's products have no bias"},
     {"sliding_window", LS_RULE_ABSENT, 0, "null: attention has no window"},
     {"tie_word_embeddings", LS_RULE_FLAG, 0, "false: the head is a matrix of its own"},
     {"hidden_dropout", LS_RULE_NUMBER, 0, "0: dropout is not supported"},
@@ -111,6 +110,17 @@ static ls_status read_kinds(ls_json_value root, ls_model_config *out) {
     return named ? read_names(list, out) : read_letters(ls_json_field(root, letters), text, out);
 }
 
+/* In the library attention has no biases, whatever this field says. A file that holds biases is refused. */
+static ls_status check_bias(ls_json_value root) {
+    static const char key[] = "attention_bias";
+    bool biased = false;
+    LS_TRY(ls_json_bool_or(root, key, biased, &biased));
+    if (biased)
+        ls_log("%s: %s is true and has no effect: attention has no biases, as in the Hugging Face library", root.file,
+               key);
+    return ls_ok();
+}
+
 static ls_status complete(ls_json_value root, const ls_architecture *architecture, ls_model_config *out) {
     (void)architecture;
     ls_model_sizes *n = &out->sizes;
@@ -123,6 +133,7 @@ static ls_status complete(ls_json_value root, const ls_architecture *architectur
     if (s->H % s->K != 0)
         return ls_json_error(ls_json_field(root, groups), "a divisor of the mamba_num_heads %lld", (long long)s->H);
     LS_TRY(ls_config_silu(root, "mamba_hidden_act"));
+    LS_TRY(check_bias(root));
     out->attention_scale = 1 / sqrt((double)n->D);
     return read_kinds(root, out);
 }

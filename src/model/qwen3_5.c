@@ -126,6 +126,9 @@ static const ls_weight_initial initial[] = {{.suffix = ".linear_attn.norm.weight
                                             {.suffix = ".linear_attn.A_log", .least = 0.01, .most = 16},
                                             {.suffix = NULL}};
 
+/* The library writes the first names if it has read them, also for a text model by itself. */
+static const ls_weight_spelling spellings[] = {{"model.", "model.language_model."}, {"model.", ""}, {NULL, NULL}};
+
 const ls_architecture ls_architecture_qwen3_5 = {
     .name = "Qwen3_5ForCausalLM",
     .scored = "Qwen3_5ForSequenceClassification",
@@ -152,4 +155,5 @@ const ls_architecture ls_architecture_qwen3_5 = {
     .rope_fields = rope_fields,
     .complete = complete,
     .weights = initial,
+    .spellings = spellings,
     .build = ls_decoder_build};

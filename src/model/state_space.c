@@ -103,7 +103,7 @@ ls_tensor ls_mixers_build(const ls_model_config *config, ls_graph *g, ls_tensor 
     snprintf(last, sizeof last, "%s.norm_f", prefix);
     ls_layer b = ls_layer_begin(config, g, layers, tokens);
     b.positions = positions;
-    b.reach = ls_conv_reach(g, positions, (int)config->state.width);
+    if (ls_layer_is_any_in(&config->stateful)) b.reach = ls_conv_reach(g, positions, (int)config->state.width);
     const ls_tensor table = ls_parameter_named(g, 2, size, "%s.embeddings.weight", prefix);
     const ls_dtype wide = config->wide_residual ? g->accumulator : g->dtype;
     const ls_tensor embedded = ls_layer_noise(&b, tokens, ls_layer_embed(&b, tokens, table));

@@ -76,17 +76,23 @@ static ls_status copy_member(const char *text, const char *key, char **out) {
     return *out != NULL ? ls_ok() : ls_error(LS_NO_MEMORY, "no memory for %s", key);
 }
 
-/*
- * Sets a member of *inner to the value in `outer`. If neither has the member, sets it to `otherwise`; with otherwise
- * NULL, it stays missing. outer_first: the value in `outer` takes precedence over that in *inner.
- */
-static ls_status inherit(const char *outer, const char *key, bool outer_first, const char *otherwise, char **inner) {
+/* Sets a member of *inner that is missing to the value in `outer`. If neither has the member, it stays missing. */
+static ls_status inherit(const char *outer, const char *key, char **inner) {
     char *own = NULL, *given = NULL;
     ls_status status = copy_member(*inner, key, &own);
     if (status.code == LS_OK) status = copy_member(outer, key, &given);
-    const char *value = given != NULL && (outer_first || own == NULL) ? given : own == NULL ? otherwise : NULL;
-    if (status.code == LS_OK && value != NULL) status = set_member(inner, key, value);
+    if (status.code == LS_OK && own == NULL && given != NULL) status = set_member(inner, key, given);
     free(own);
+    free(given);
+    return status;
+}
+
+/* The library reads whether the head is tied from the outer config alone, which has a default of its own. */
+static ls_status inherit_tie(const char *outer, const ls_wrapper *wrapper, char **inner) {
+    static const char key[] = "tie_word_embeddings";
+    char *given = NULL;
+    ls_status status = copy_member(outer, key, &given);
+    if (status.code == LS_OK) status = set_member(inner, key, given != NULL ? given : wrapper->tied ? "true" : "false");
     free(given);
     return status;
 }
@@ -99,10 +105,10 @@ static ls_status complete(const char *outer, const ls_wrapper *wrapper, const ls
     snprintf(type, sizeof type, "\"%s\"", architecture->model_type);
     LS_TRY(set_member(inner, "architectures", name));
     LS_TRY(set_member(inner, "model_type", type));
-    LS_TRY(inherit(outer, "tie_word_embeddings", true, wrapper->tied ? "true" : "false", inner));
-    LS_TRY(inherit(outer, "eos_token_id", false, NULL, inner));
-    LS_TRY(inherit(outer, "torch_dtype", false, NULL, inner));
-    return inherit(outer, "dtype", false, NULL, inner);
+    LS_TRY(inherit_tie(outer, wrapper, inner));
+    LS_TRY(inherit(outer, "eos_token_id", inner));
+    LS_TRY(inherit(outer, "torch_dtype", inner));
+    return inherit(outer, "dtype", inner);
 }
 
 /* The library's wrapped models have no soft cap. */

@@ -256,6 +256,13 @@ static void test_sizes(void **state) {
         {BARE("seed_oss", "64", ""), {.Hkv = 8, .D = 128, .longest = 524288}},
         {BARE("qwen3_5_text", "64", ""), {.Hkv = 4, .D = 256, .longest = 32768}},
         {WRAPPED("Qwen3_5ForConditionalGeneration", "qwen3_5", ""), {.Hkv = 4, .D = 256, .longest = 32768}},
+        {WRAPPED("Qwen3_5ForConditionalGeneration", "qwen3_5", "\"tie_word_embeddings\": true"),
+         {.Hkv = 4, .D = 256, .longest = 32768}},
+        {WRAPPED("Qwen3_5ForConditionalGeneration", "qwen3_5",
+                 "\"tie_word_embeddings\": false}, \"tie_word_embeddings\": true, \"vision_config\": {"),
+         {.Hkv = 4, .D = 256, .longest = 32768, .tied = true}},
+        {WRAPPED("Gemma3ForConditionalGeneration", "gemma3", "\"tie_word_embeddings\": false"),
+         {.Hkv = 4, .D = 256, .longest = 131072, .tied = true}},
         {BARE("smollm3", "64", ", \"pad_token_id\": null"), {.Hkv = 4, .D = 8, .longest = 32768, .tied = true}},
         {WRAPPED("Mistral3ForConditionalGeneration", "mistral3",
                  "\"vocab_size\": 32, \"hidden_size\": 512, \"intermediate_size\": 20, \"num_hidden_layers\": 1, "
@@ -326,11 +333,46 @@ static void test_state_spaces(void **state) {
          NEMOTRON_H(", \"layers_block_type\": [" MIXERS
                     "], \"n_groups\": 3, \"conv_kernel\": 3, \"use_conv_bias\": false"),
          0.75, INFINITY},
+        {NEMOTRON_H(", \"n_groups\": 2, \"attention_bias\": true, \"layers_block_type\": [\"full_attention\", " MIXERS
+                    "]"),
+         NEMOTRON_H(", \"n_groups\": 2, \"layers_block_type\": [\"full_attention\", " MIXERS "]"), 0.001, INFINITY},
+        {STATES("mamba2", ", \"num_hidden_layers\": 1, \"num_heads\": 6, \"head_dim\": 12, \"expand\": 3"
+                          ", \"time_step_limit\": [0.25, 0.5], \"n_groups\": 2"),
+         STATES("nemotron_h", ", \"layers_block_type\": [\"linear_attention\"], \"mamba_num_heads\": 6"
+                              ", \"mamba_head_dim\": 12, \"n_groups\": 2"),
+         0.25, 0.5},
     };
     for (size_t i = 0; i < LS_COUNT(cases); i++) {
         const state_space found = read_state_space(cases[i].config), same = read_state_space(cases[i].same);
         assert_int_equal(found.parameters, same.parameters);
         assert_true(found.least == cases[i].least && found.most == cases[i].most);
+    }
+}
+
+/* Only layers with a convolution need the neighbours of a token. */
+static void test_layers_without_states(void **state) {
+    (void)state;
+    static const struct {
+        const char *config;
+        bool shifts;
+    } cases[] = {
+        {NEMOTRON_H(", \"n_groups\": 2, \"layers_block_type\": [\"full_attention\", \"mlp\"]"), false},
+        {NEMOTRON_H(", \"n_groups\": 2, \"layers_block_type\": [\"full_attention\", " MIXERS "]"), true},
+        {BARE("qwen3_5_text", "64", ", \"layer_types\": [\"full_attention\"]"), false},
+        {BARE("qwen3_5_text", "64", ", \"layer_types\": [\"linear_attention\"]"), true},
+        {MAMBA2(""), true},
+    };
+    for (size_t i = 0; i < LS_COUNT(cases); i++) {
+        ls_model *model;
+        ls_language_model lm;
+        assert_ok(ls_model_open_text("config.json", cases[i].config, &model));
+        ls_graph *g = ls_graph_create(LS_F32);
+        assert_ok(ls_model_build(model, g, 1, 4, false, &lm));
+        bool shifts = false;
+        for (int k = 0; k < g->n_nodes; k++) shifts = shifts || g->nodes[k].op == &ls_op_shift;
+        assert_int_equal(shifts, cases[i].shifts);
+        ls_graph_destroy(g);
+        ls_model_close(model);
     }
 }
 
@@ -526,6 +568,7 @@ int main(void) {
         cmocka_unit_test(test_longrope),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_state_spaces),
+        cmocka_unit_test(test_layers_without_states),
         cmocka_unit_test(test_changes),
         cmocka_unit_test(test_changes_refused),
     };

@@ -226,12 +226,33 @@ static void test_wrapped(void **state) {
     close_place(&p);
 }
 
+/* The library writes a text model by itself under the names that it has in a larger one, if it has read these. */
+static void test_text_model_alone(void **state) {
+    place p;
+    (void)scratch_text(state, "config.json",
+                       "{\"architectures\": [\"Qwen3_5ForCausalLM\"], \"vocab_size\": 29, \"hidden_size\": 16,"
+                       " \"intermediate_size\": 24, \"num_hidden_layers\": 1, \"num_attention_heads\": 4,"
+                       " \"num_key_value_heads\": 2, \"head_dim\": 8, \"layer_types\": [\"full_attention\"]}");
+    const char *path = scratch_path(state, "model.safetensors");
+    open_place(state, LS_F32, 1, 0, &p);
+    write_named(p.image, path, "model.", "model.language_model.", NULL, 0);
+    check_left_out(&p, NULL);
+    write_named(p.image, path, "model.", "", NULL, 0);
+    check_left_out(&p, NULL);
+    write_named(p.image, path, "", "", NULL, 0);
+    check_left_out(&p, NULL);
+    write_named(p.image, path, "model.layers.0.mlp.", "model.language_model.layers.0.mlp.", NULL, 0);
+    assert_error(fill_own(&p, 1, true), LS_INVALID, "3 missing (model.layers.0.mlp.", "3 extra (");
+    close_place(&p);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_weights_scene, scratch_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_random_any_mesh), TEST(test_random_distribution), TEST(test_tied),
-        TEST(test_bare_names),      TEST(test_further_heads),       TEST(test_wrapped),
+        TEST(test_random_any_mesh),  TEST(test_random_distribution), TEST(test_tied),
+        TEST(test_bare_names),       TEST(test_further_heads),       TEST(test_wrapped),
+        TEST(test_text_model_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
