@@ -17,6 +17,9 @@ typedef struct reduction {
     ls_reduce_scatter *buckets; /* once their slots exist */
     bool adds;                  /* they add to the shard's sums of earlier micro-batches */
     int begun;
+    int group;           /* of the last bucket of the list; -1: none yet */
+    ls_group_sum **sums; /* the sums of that group on this rank */
+    int n_sums;
 } reduction;
 
 /* The reduce-scatter of one bucket. Params of the node that begins it. */
@@ -103,17 +106,24 @@ static turn *find_turns(const ls_builder *b, const ls_program_nodes *nodes) {
 
 /* --- the pass ----------------------------------------------------------------------------------------------------- */
 
-/* Appends a bucket's node; if nothing adds to its group, first a node that makes a sum of zeros. */
+/* Finds the sums of the group; if nothing adds to it, appends a node that makes a sum of zeros. */
+static void find_sums(const ls_builder *b, ls_program_nodes *to, int together, reduction *r, int group) {
+    r->group = group;
+    r->n_sums = ls_find_sums(b, to, group, &r->sums);
+    if (r->n_sums > 0) return;
+    (void)ls_put_empty_sum(b, to, together, group);
+    r->n_sums = ls_find_sums(b, to, group, &r->sums);
+}
+
+/* Appends a bucket's node. The buckets of a group follow each other, so the sums are searched once for a group. */
 static void put(const ls_builder *b, ls_program_nodes *to, int together, reduction *r, int bucket) {
     leaving *l = LS_NEW(b->image->arena, leaving);
     const int group = b->packing->buckets[bucket].group;
     *l = (leaving){.of = r, .bucket = bucket};
     if (ls_sums_leave(b)) {
-        l->n_sums = ls_find_sums(b, to, group, &l->sums);
-        if (l->n_sums == 0) {
-            (void)ls_put_empty_sum(b, to, together, group);
-            l->n_sums = ls_find_sums(b, to, group, &l->sums);
-        }
+        if (r->group != group) find_sums(b, to, together, r, group);
+        l->sums = r->sums;
+        l->n_sums = r->n_sums;
     }
     r->addends[r->n++] = (ls_addends){b->packing->buckets[bucket].count, (int)ls_max(1, l->n_sums)};
     ls_nodes_put(b, to, &reduce, together, l);
@@ -125,6 +135,7 @@ static ls_status run(const ls_builder *b, ls_program_nodes *nodes) {
     const turn *turns = find_turns(b, nodes);
     const int n = b->image->n_trained_pieces;
     reduction *r = LS_NEW(b->image->arena, reduction);
+    r->group = -1;
     r->addends = LS_NEW_ARRAY(b->image->arena, ls_addends, n + 1);
     r->adds = b->packing->cut->gradients && b->row->sums != LS_SUMS_BEGUN;
     ls_program_nodes to = {0};

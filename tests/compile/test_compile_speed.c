@@ -27,6 +27,7 @@
 
 static const double one_rank_seconds = 0.6 * SLOWER;
 static const double eight_ranks_seconds = 3.0 * SLOWER; /* compiled and verified */
+static const double large_table_seconds = 8.0 * SLOWER;
 
 /* Of this process. */
 static double processor_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
@@ -38,17 +39,23 @@ static const char config[] =
     "\"rms_norm_eps\": 1e-05, \"rope_theta\": 500000.0, \"hidden_act\": \"silu\", "
     "\"tie_word_embeddings\": false, \"torch_dtype\": \"bfloat16\"}";
 
+/* One table of 2^24 rows of 262,144 numbers: 16 TiB of gradients, in 140,000 buckets. */
+static const char large_table[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 16777216, \"hidden_size\": 262144, "
+    "\"intermediate_size\": 128, \"num_hidden_layers\": 1, \"num_attention_heads\": 1024, "
+    "\"num_key_value_heads\": 1024, \"tie_word_embeddings\": true}";
+
 typedef struct subject {
     ls_model *model;
     ls_graph *graph;
     ls_job job;
 } subject;
 
-static subject open_subject(void **state, int64_t S) {
+static subject open_subject(void **state, const char *text, int64_t B, int64_t S) {
     subject s = {.graph = ls_graph_create(LS_BF16)};
     ls_language_model lm;
-    assert_int_equal(ls_model_open(scratch_text(state, "config.json", config), &s.model).code, LS_OK);
-    assert_int_equal(ls_model_build(s.model, s.graph, 1, S, true, &lm).code, LS_OK);
+    assert_int_equal(ls_model_open(scratch_text(state, "config.json", text), &s.model).code, LS_OK);
+    assert_int_equal(ls_model_build(s.model, s.graph, B, S, true, &lm).code, LS_OK);
     s.job = (ls_job){.graph = s.graph,
                      .programs = ls_training_programs(s.graph, 0, LS_UPDATE_APPLY, 0),
                      .hyper = {0.9, 0.95, 1e-8, 0.1}};
@@ -71,7 +78,7 @@ static ls_image *compile_rank(const subject *s, ls_mesh mesh, const char *strate
 
 /* One rank of 64; the least of three, because others use the machine too. */
 static void test_one_rank_of_64(void **state) {
-    subject s = open_subject(state, 131072);
+    subject s = open_subject(state, config, 1, 131072);
     double least = 1e9;
     for (int i = 0; i < 3; i++) {
         const double start = processor_seconds();
@@ -89,7 +96,7 @@ static void test_one_rank_of_64(void **state) {
 
 static void test_eight_ranks_verified(void **state) {
     enum { RANKS = 8 };
-    subject s = open_subject(state, 16384);
+    subject s = open_subject(state, config, 1, 16384);
     ls_image *images[RANKS];
     const double start = processor_seconds();
     for (int r = 0; r < RANKS; r++) images[r] = compile_rank(&s, mesh_of(1, 4, 2), "usp", r);
@@ -104,10 +111,24 @@ static void test_eight_ranks_verified(void **state) {
     close_subject(&s);
 }
 
+static void test_large_table(void **state) {
+    subject s = open_subject(state, large_table, 2, 128);
+    const double start = processor_seconds();
+    ls_image *image = compile_rank(&s, mesh_of(2, 1, 1), "local", 0);
+    const double seconds = processor_seconds() - start;
+    assert_true(image->n_pieces > 130000);
+    print_message("a table of 16 TiB: %.3f s\n", seconds);
+    if (seconds > large_table_seconds)
+        fail_msg("%.3f s for a large table, at most %.1f wanted", seconds, large_table_seconds);
+    ls_image_destroy(image);
+    close_subject(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_rank_of_64),
         cmocka_unit_test(test_eight_ranks_verified),
+        cmocka_unit_test(test_large_table),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
