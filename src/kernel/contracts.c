@@ -6,8 +6,6 @@
  */
 #include "kernel/kernel_impl.h"
 
-/* --- the table ---------------------------------------------------------------------------------------------------- */
-
 #define RESULT(i) (1u << (i))
 #define IN(i) (1u << (i))
 #define OUT(i) (1u << (LS_KERNEL_INPUTS + (i)))
@@ -22,6 +20,7 @@ static const ls_embedding_params embedding = {.padding = -1};
 static const ls_norm_params norm = {.epsilon = 1e-5};
 static const ls_gated_norm_params gated = {.epsilon = 1e-5};
 static const ls_activation_params gelu = {.kind = LS_ACTIVATION_GELU_TANH};
+static const ls_conv_params conv = {.last_first = true, .silu = true}; /* as in models; without silu it takes less */
 static const ls_rotate_params rotate = {.inverse = false};
 static const ls_rope_params rope = {.theta = 10000};
 static const ls_adamw_params adamw = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8};
@@ -196,20 +195,23 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
                         .in = "x ~T[B,M,E] weight T[R,E] reach ~T[B,N,X]",
                         .out = "y ~T[B,N,E]",
                         .params = true,
-                        .check = ls_check_conv},
+                        .check = ls_check_conv,
+                        .sample = {"zme", "y", false, &conv}},
     /* dz = dy times the slope of silu at z; z is the result of conv with these operands and without silu. */
     [LS_KERNEL_CONV_SILU_GRAD] = {.name = "conv_silu_grad",
                                   .in = "x ~T[B,M,E] weight T[R,E] dy ~T[B,N,E] reach ~T[B,N,X]",
                                   .out = "dz ~T[B,N,E]",
                                   .params = true,
-                                  .check = ls_check_conv_silu_grad},
+                                  .check = ls_check_conv_silu_grad,
+                                  .sample = {"zmye", "y", false, &conv}},
     /* dweight[t] += sum of dy[i] times the x that conv gives to tap t, over the i that have tap t; bias: sum of dy. */
     [LS_KERNEL_CONV_DW] = {.name = "conv_dw",
                            .in = "x ~T[B,M,E] dy ~T[B,N,E] reach ~T[B,N,X]",
                            .out = "dweight G[R,E]",
                            .params = true,
                            .check = ls_check_conv_dw,
-                           .reads = RESULT(0)},
+                           .reads = RESULT(0),
+                           .sample = {"zye", "d", false, &conv}},
     /*
      * h[i] = gate[i] h[i-1] + x[i], beginning with the state in front of the tokens; or, if params.backwards, h[i] =
      * gate[i]^T h[i+1] + x[i], beginning with the state behind them. Each element e has a matrix [K,K], K at most
@@ -578,8 +580,7 @@ const ls_contract ls_contracts[LS_KERNEL_IDS] = {
      * One recurrent cell per head (longspan/rnn.h). x has the gates one after the other, X = gates D, as has the
      * weight, W = X; a diagonal cell's weight has its numbers. bias: C = W or 0. places: F = 0 or 1; in front of a
      * token with place 0 the state is 0. `state`, Z = states D, begins with y; in, it is in front of the tokens, out,
-     * behind them. params.ends: places are distances behind the last token that counts, minus 1; from 0 on the state
-     * does not change.
+     * behind them. params.ends: places are distances behind the last token that counts, minus 1; from 0 on state stays.
      */
     [LS_KERNEL_RNN] = {.name = "rnn",
                        .in = RNN_INPUTS,

@@ -79,6 +79,7 @@ typedef enum ls_cost_kind {
  *   of an update: c the control   o the settings of one group   u i32[n E/LS_FLAT_UNIT], the group of each unit
  *   v T[n/16,16 E], logits   l i32[n/16], labels   k G[n/16]
  *   t T[n,H,D]   a G[n,D], angles   h T[1,n,H,D]   p G[1,H,n]
+ *   of a convolution of 4 taps: z T[1,n+3,E]   y T[1,n,E]   m T[4,E], its weight   d G[4,E]   e T[1,n,0], no reach
  */
 typedef struct ls_kernel_sample {
     const char *in, *out; /* out NULL: not measured; the time of `add` is used */

@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { E = 768, D = 64, H = E / D, WIDE = 16 }; /* sizes of a token; a row of logits is as wide as WIDE tokens */
+enum { E = 768, D = 64, H = E / D, TAPS = 4 }; /* sizes of a token; the taps of a convolution */
+enum { WIDE = 16 };                            /* a row of logits is as wide as WIDE tokens */
 
 /* The call to make: on n tokens, of element type T and accumulator type G. */
 typedef struct maker {
@@ -99,6 +100,16 @@ static ls_view operand(const maker *m, char letter) {
         return heads(m->T, m->n);
     case 'p':
         return cube(m->G, 1, H, m->n);
+    case 'z':
+        return cube(m->T, 1, m->n + TAPS - 1, E);
+    case 'y':
+        return cube(m->T, 1, m->n, E);
+    case 'm':
+        return matrix(m->T, TAPS, E);
+    case 'd':
+        return matrix(m->G, TAPS, E);
+    case 'e':
+        return cube(m->T, 1, m->n, 0);
     default:
         LS_ASSERT(false);
     }
