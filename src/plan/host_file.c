@@ -187,7 +187,11 @@ static ls_status read_row_rates(ls_json_value root, ls_row_rates *out) {
     const char *name;
     void *cursor = NULL;
     LS_TRY(ls_json_object(root, "rows", &rows));
-    while (ls_json_next(rows, &cursor, &name, &group)) LS_TRY(read_row_group(name, group, out));
+    for (int groups = 0; ls_json_next(rows, &cursor, &name, &group); groups++) {
+        if (groups == LS_KERNEL_CHOICES)
+            return ls_json_error(rows, "at most %d contracts and types, as many as there are choices", groups);
+        LS_TRY(read_row_group(name, group, out));
+    }
     return ls_ok();
 }
 

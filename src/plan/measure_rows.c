@@ -35,14 +35,16 @@ static ls_status measure_all(ls_timed_place *place, ls_kernel_id id, ls_dtype T,
     LS_TRY(ls_kernel_find_rows(
         &(ls_kernel_request){.id = id, .dtype = T, .device = place->of.device, .isa = place->of.isa, .call = call},
         kernels, &n));
-    for (int i = 0; i < n && out->n < LS_ROW_RATES; i++) LS_TRY(measure_row(place, kernels[i], call, flops, out));
+    for (int i = 0; i < n; i++) LS_TRY(measure_row(place, kernels[i], call, flops, out));
     return ls_ok();
 }
 
 ls_status ls_measure_rows(ls_arena *arena, ls_timed_place *place, ls_row_rates *out) {
     static const ls_dtype types[] = {LS_F32, LS_BF16};
     static const ls_kernel_id attention[LS_DIRECTIONS] = {LS_KERNEL_ATTENTION, LS_KERNEL_ATTENTION_GRAD};
-    enum { HEAD = 128 };
+    enum { HEAD = 128, CALLS = LS_COUNT(types) * (LS_DIRECTIONS + 1) }; /* and products */
+    _Static_assert((int)CALLS <= LS_KERNEL_CHOICES, "each call has a choice");
+    _Static_assert((int)CALLS * LS_KERNEL_ROWS <= LS_ROW_RATES, "each row of each call has a rate");
     const ls_mask causal = ls_mask_causal();
     out->n = 0;
     for (size_t t = 0; t < LS_COUNT(types); t++) {
@@ -77,11 +79,12 @@ static const ls_kernel *fastest_of(const ls_host_of *of, const ls_row_rates *row
 
 ls_kernel_choices ls_row_choices(const ls_host_of *of, const ls_row_rates *rows) {
     ls_kernel_choices choices = {.n = 0};
-    for (int i = 0; i < rows->n && choices.n < LS_KERNEL_CHOICES; i++) {
+    for (int i = 0; i < rows->n; i++) {
         const ls_row_rate *rate = &rows->rate[i];
         const bool again = i > 0 && rate[-1].id == rate->id && rate[-1].dtype == rate->dtype;
         const ls_kernel *fastest = again ? NULL : fastest_of(of, rows, rate);
         if (fastest == NULL) continue;
+        LS_ASSERT(choices.n < LS_KERNEL_CHOICES);
         ls_kernel_choice *choice = &choices.of[choices.n++];
         *choice = (ls_kernel_choice){.id = rate->id, .dtype = rate->dtype};
         snprintf(choice->row, sizeof choice->row, "%s", ls_kernel_row(fastest));

@@ -213,6 +213,7 @@ typedef struct ls_row_rate {
     double flops; /* flops per second */
 } ls_row_rate;
 
+/* Of at most LS_KERNEL_CHOICES contracts and types; those of one are consecutive. */
 enum { LS_ROW_RATES = 32 };
 typedef struct ls_row_rates {
     int n;

@@ -264,6 +264,22 @@ static void test_file_of_other_kernels(void **state) {
     }
 }
 
+/* A choice is kept for each contract and type of a file; a file with more than there may be is refused. */
+static void test_rows_of_file(void **state) {
+    setenv("XDG_CACHE_HOME", *state, 1);
+    ls_host host = ls_host_nominal(LS_DEVICE_CPU, LS_ISA_REF), found;
+    ls_row_rates rows = {.n = 0}, kept;
+    host.overhead = 1e-7;
+    while (rows.n <= LS_KERNEL_CHOICES) {
+        rows.rate[rows.n] = (ls_row_rate){(ls_kernel_id)(LS_KERNEL_NONE + 1 + rows.n), LS_F32, "own", 1e9};
+        rows.n++;
+        assert_ok(ls_host_save(&ref, &host, &rows));
+        const bool valid = rows.n <= LS_KERNEL_CHOICES;
+        assert_int_equal(ls_host_load(&ref, &found, &kept), valid);
+        assert_int_equal(kept.n, valid ? rows.n : 0);
+    }
+}
+
 /* A file of an older format, or one written by hand: nominal rates are used. */
 static void test_wrong_file(void **state) {
     setenv("XDG_CACHE_HOME", *state, 1);
@@ -291,6 +307,7 @@ int main(void) {
         cmocka_unit_test(test_measured_streams),
         cmocka_unit_test(test_file_of_other_kernels),
         cmocka_unit_test(test_choice_of_rows),
+        cmocka_unit_test(test_rows_of_file),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
