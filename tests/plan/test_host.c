@@ -280,6 +280,26 @@ static void test_rows_of_file(void **state) {
     }
 }
 
+/* The fuzzer's valid file has all rates of today, so that a changed file is read to its end. */
+static void test_file_of_the_corpus(void **state) {
+    setenv("XDG_CACHE_HOME", *state, 1);
+    LS_PATH path = NULL;
+    char text[1 << 15];
+    ls_host found;
+    ls_row_rates rows;
+    assert_ok(ls_host_path(&ref, &path));
+    FILE *from = fopen(FUZZ_CORPUS "/host_rates/good", "r"), *to = fopen(path, "w");
+    assert_non_null(from);
+    assert_non_null(to);
+    const size_t bytes = fread(text, 1, sizeof text, from);
+    assert_true(bytes < sizeof text);
+    assert_int_equal(fwrite(text, 1, bytes, to), bytes);
+    assert_int_equal(fclose(from), 0);
+    assert_int_equal(fclose(to), 0);
+    assert_true(ls_host_load(&ref, &found, &rows));
+    assert_int_equal(rows.n, 3);
+}
+
 /* A file of an older format, or one written by hand: nominal rates are used. */
 static void test_wrong_file(void **state) {
     setenv("XDG_CACHE_HOME", *state, 1);
@@ -297,17 +317,12 @@ static void test_wrong_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention_rate),
-        cmocka_unit_test(test_attention_seconds),
-        cmocka_unit_test(test_measured),
-        cmocka_unit_test(test_file),
-        cmocka_unit_test(test_wrong_file),
-        cmocka_unit_test(test_shared_memory),
-        cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_measured_streams),
-        cmocka_unit_test(test_file_of_other_kernels),
-        cmocka_unit_test(test_choice_of_rows),
-        cmocka_unit_test(test_rows_of_file),
+        cmocka_unit_test(test_attention_rate),   cmocka_unit_test(test_attention_seconds),
+        cmocka_unit_test(test_measured),         cmocka_unit_test(test_file),
+        cmocka_unit_test(test_wrong_file),       cmocka_unit_test(test_file_of_the_corpus),
+        cmocka_unit_test(test_shared_memory),    cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_measured_streams), cmocka_unit_test(test_file_of_other_kernels),
+        cmocka_unit_test(test_choice_of_rows),   cmocka_unit_test(test_rows_of_file),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
