@@ -398,18 +398,15 @@ def run(settings=None, spread=None):
 
 
 def rates():
-    types = ("f32", "f64", "bf16")
-    streams = ("add", "copy", "fill", "cast", "accumulate", "column_sum", "embedding", "embedding_grad", "rmsnorm", "rmsnorm_grad",
-               "layernorm", "layernorm_grad", "rope_table", "rotate", "swiglu", "swiglu_grad", "activation", "activation_grad",
-               "attention_delta", "cross_entropy", "cross_entropy_grad", "sum_squares", "adamw", "gated_norm", "gated_norm_grad",
-               "conv", "conv_silu_grad", "conv_dw")
+    streams = ("add copy fill cast accumulate column_sum embedding embedding_grad rmsnorm rmsnorm_grad layernorm layernorm_grad rope_table "
+               "rotate swiglu swiglu_grad activation activation_grad attention_delta cross_entropy cross_entropy_grad sum_squares adamw "
+               "gated_norm gated_norm_grad conv conv_silu_grad conv_dw").split()
     passes = [f"{p}_{w}" for p in ("attention", "attention_grad") for w in ("flop", "pair", "row", "byte")]
-    one = {name: 1e-11 for name in passes} | {"matmul": 1e11, "recurrence": 1e11, "recurrence_grad": 1e11,
-                                               "split": 0.01} | {s: {"near": 1e-11, "far": 1e-10} for s in streams}
-    host = {"memory": 1e10, "memory_alone": 1e10, "cache": 1e6, "put_near": 1e-10, "put_far": 1e-10, "latency": 1e-6,
-            "overhead": 1e-6, "piece": 1e-9, "to_host": 1e10, "from_host": 1e10}
-    rows = {"rows": {"attention bf16": {"own": 2e14, "cudnn": 5e14}, "matmul f32": {"own": 1e11}}}
-    return json.dumps({"version": "0.1.0"} | {t: one for t in types} | host | rows)
+    flops = {"matmul": 1e11, "recurrence": 1e11, "recurrence_grad": 1e11, "split": 0.01}
+    one = {name: 1e-11 for name in passes} | flops | {s: {"near": 1e-11, "far": 1e-10} for s in streams}
+    host = {"memory": 1e10, "memory_alone": 1e10, "cache": 1e6, "put_near": 1e-10, "put_far": 1e-10, "latency": 1e-6, "overhead": 1e-6,
+            "piece": 1e-9, "to_host": 1e10, "from_host": 1e10, "rows": {"attention bf16": {"own": 2e14, "cudnn": 5e14}, "matmul f32": {"own": 1e11}}}
+    return json.dumps({"version": "0.1.0"} | {t: one for t in ("f32", "f64", "bf16")} | host)
 
 
 def tokenizer(vocab="", model="", **changes):
