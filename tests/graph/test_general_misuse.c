@@ -1,6 +1,6 @@
 /*
- * Wrong calls of the functions of general ops and of gated norms: each leaves the words in the graph's status that say
- * what is wrong.
+ * Wrong calls of the functions of general ops, of norms and of convolutions in documents: each leaves the words in the
+ * graph's status that say what is wrong.
  */
 #include <limits.h>
 #include <math.h>
@@ -26,6 +26,10 @@ typedef struct mistake {
     void (*make)(const given *c);
     ls_code code;
 } mistake;
+
+static ls_tensor conv_with(const given *c, ls_tensor reach) {
+    return ls_conv_within(c->g, c->x, c->weight, &(ls_conv_form){.reach = reach});
+}
 
 #define MISTAKE(name, call) \
     static void name(const given *c) { (void)(call); }
@@ -79,6 +83,12 @@ MISTAKE(gate_of_heads, ls_gated_norm(c->g, c->x, ROW, c->q, 1e-6, false))
 MISTAKE(gated_of_tokens, ls_gated_norm(c->g, c->x, c->weight, c->x, 1e-6, true))
 MISTAKE(gated_below_zero, ls_gated_norm(c->g, c->x, ROW, c->x, -1, true))
 MISTAKE(gated_nan, ls_gated_norm(c->g, c->x, ROW, c->x, NAN, true))
+MISTAKE(l2norm_nan, ls_l2norm(c->g, c->x, NAN, 1))
+MISTAKE(l2norm_endless, ls_l2norm(c->g, c->x, 1e-6, INFINITY))
+MISTAKE(conv_reach_less, conv_with(c, ls_conv_reach(c->g, c->tokens, 3)))
+MISTAKE(conv_reach_more, conv_with(c, ls_conv_reach(c->g, c->tokens, 5)))
+MISTAKE(conv_no_reach, conv_with(c, ls_slice(c->g, c->x, 2, 0, 2, 1)))
+MISTAKE(conv_reach_foreign, conv_with(c, c->foreign))
 
 static const mistake mistakes[] = {
     {"9 inputs, expected 2 to 8", join_many, LS_INVALID},
@@ -130,6 +140,12 @@ static const mistake mistakes[] = {
     {"a weight of the last dimension of", gated_of_tokens, LS_INVALID},
     {"epsilon -1", gated_below_zero, LS_INVALID},
     {"epsilon nan", gated_nan, LS_INVALID},
+    {"ls_l2norm: epsilon nan, scale 1", l2norm_nan, LS_INVALID},
+    {"ls_l2norm: epsilon 1e-06, scale inf", l2norm_endless, LS_INVALID},
+    {"is not from ls_conv_reach with a width of 4", conv_reach_less, LS_INVALID},
+    {"is not from ls_conv_reach with a width of 4", conv_reach_more, LS_INVALID},
+    {"is not from ls_conv_reach with a width of 4", conv_no_reach, LS_INVALID},
+    {"the tensor is not one of this graph", conv_reach_foreign, LS_INVALID},
 };
 
 static void test_each(void **state) {

@@ -218,8 +218,35 @@ static ls_status check_bias(const ls_graph *g, ls_tensor x, ls_tensor bias) {
                     ls_graph_tensor(g, bias)->name, ls_graph_tensor(g, x)->name);
 }
 
+/* The node that makes the first input of node n, if node n is of this op; -1: it is not. */
+static int maker_before(const ls_graph *g, int n, const ls_op *op) {
+    return n >= 0 && g->nodes[n].op == op ? ls_graph_tensor(g, g->nodes[n].in[0])->producer : -1;
+}
+
+/* The width for which ls_conv_reach has made the tensor; 0: something else has made it. */
+static int width_of_reach(const ls_graph *g, ls_tensor reach) {
+    const int part = maker_before(g, ls_graph_tensor(g, reach)->producer, &ls_op_join),
+              map = maker_before(g, part, &ls_op_reshape);
+    return map >= 0 && g->nodes[map].op == &ls_op_map ? g->nodes[map].n_in : 0;
+}
+
+/* With the reach of another width the convolution would leave out taps, or add those of another document. */
+static ls_status check_width(const ls_graph *g, ls_tensor weight, ls_tensor reach) {
+    const ls_shape *shape = &ls_graph_tensor(g, weight)->shape;
+    if (shape->ndim != 2 || shape->dim[0].size == width_of_reach(g, reach)) return ls_ok();
+    return ls_error(LS_INVALID,
+                    "op conv: its reach \"%s\" is not from ls_conv_reach with a width of %lld, as \"%s\" has",
+                    ls_graph_tensor(g, reach)->name, (long long)shape->dim[0].size, ls_graph_tensor(g, weight)->name);
+}
+
 ls_tensor ls_conv_within(ls_graph *g, ls_tensor x, ls_tensor weight, const ls_conv_form *form) {
     if (form == NULL) return ls_graph_fail(g, ls_error(LS_INVALID, "op conv: its form is NULL"));
+    if (form->reach.id != 0) {
+        if (!ls_graph_usable(g, weight, "ls_conv_within") || !ls_graph_usable(g, form->reach, "ls_conv_within"))
+            return LS_NO_TENSOR;
+        const ls_status fits = check_width(g, weight, form->reach);
+        if (fits.code != LS_OK) return ls_graph_fail(g, fits);
+    }
     const bool biased = form->bias.id != 0;
     if (biased) {
         if (!ls_graph_usable(g, x, "ls_conv_within") || !ls_graph_usable(g, form->bias, "ls_conv_within"))

@@ -82,6 +82,11 @@ ls_tensor ls_l2norm(ls_graph *g, ls_tensor x, double epsilon, double scale) {
     if (!ls_graph_usable(g, x, "ls_l2norm")) return LS_NO_TENSOR;
     const ls_shape *shape = &ls_graph_tensor(g, x)->shape;
     if (shape->ndim == 0) return ls_graph_fail(g, ls_error(LS_INVALID, "ls_l2norm: a tensor without dimensions"));
+    if (!isfinite(epsilon) || epsilon < 0 || !isfinite(scale))
+        return ls_graph_fail(g, ls_error(LS_INVALID,
+                                         "ls_l2norm: epsilon %g, scale %g; expected finite numbers, epsilon not "
+                                         "negative",
+                                         epsilon, scale));
     const ls_shape last = {1, {shape->dim[shape->ndim - 1]}};
     const double n = (double)last.dim[0].size;
     const ls_tensor zeros = ls_zeros(g, &last);
