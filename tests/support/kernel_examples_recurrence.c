@@ -9,14 +9,25 @@ typedef struct sizes {
 } sizes;
 
 static const sizes all[] = {
-    {1, 1, 1, 1, 1, 1, 0, 0, 0, false, false},     {2, 37, 2, 4, 5, 7, 0, 0, 0, false, false},
-    {1, 130, 1, 3, 16, 33, 1, 0, 0, false, false}, {2, 70, 3, 3, 24, 8, 2, 0, 1, false, false},
-    {1, 130, 1, 2, 32, 16, 1, 1, 1, false, false}, {2, 37, 2, 2, 6, 5, 0, 1, 0, true, false},
-    {1, 130, 1, 2, 32, 20, 1, 1, 0, true, false},  {2, 90, 2, 4, 17, 40, 2, 1, 1, true, false},
-    {1, 100, 1, 1, 64, 64, 1, 1, 1, true, false},  {1, 64, 7, 7, 8, 8, 2, 1, 0, true, false},
-    {1, 130, 1, 10, 16, 24, 1, 1, 1, true, false}, {2, 70, 1, 6, 8, 9, 2, 0, 1, false, false},
-    {2, 75, 2, 4, 20, 9, 0, 1, 0, false, true},    {1, 64, 1, 1, 16, 16, 0, 0, 0, false, true},
+    {1, 1, 1, 1, 1, 1, 0, 0, 0, false, false},
+    {2, 37, 2, 4, 5, 7, 0, 0, 0, false, false},
+    {1, 130, 1, 3, 16, 33, 1, 0, 0, false, false},
+    {2, 70, 3, 3, 24, 8, 2, 0, 1, false, false},
+    {1, 130, 1, 2, 32, 16, 1, 1, 1, false, false},
+    {2, 37, 2, 2, 6, 5, 0, 1, 0, true, false},
+    {1, 130, 1, 2, 32, 20, 1, 1, 0, true, false},
+    {2, 90, 2, 4, 17, 40, 2, 1, 1, true, false},
+    {1, 100, 1, 1, 64, 64, 1, 1, 1, true, false},
+    {1, 64, 7, 7, 8, 8, 2, 1, 0, true, false},
+    {1, 130, 1, 10, 16, 24, 1, 1, 1, true, false},
+    {2, 70, 1, 6, 8, 9, 2, 0, 1, false, false},
+    {2, 75, 2, 4, 20, 9, 0, 1, 0, false, true},
+    {1, 64, 1, 1, 16, 16, 0, 0, 0, false, true},
     {1, 70, 1, 9, 8, 8, 0, 1, 0, false, true},
+    /* more tokens than a segment of the kernels for GPUs has; states for which a block lacks shared memory */
+    {1, 1060, 1, 1, 4, 5, 1, 1, 1, true, false},
+    {1, 40, 1, 1, 300, 6, 1, 1, 0, true, false},
+    {1, 40, 1, 2, 140, 6, 2, 1, 1, false, false},
 };
 
 static void visit_sizes(visit_example visit, const sizes *s, char token, char gate) {

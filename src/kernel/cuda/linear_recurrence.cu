@@ -1,72 +1,130 @@
 /*
- * linear_recurrence, token by token; linear_recurrence_map: the effect of some tokens on any state;
- * linear_recurrence_follow: applies several of these maps one after the other. A block has a head.
+ * linear_recurrence, chunk by chunk; linear_recurrence_map: the effect of some tokens on any state;
+ * linear_recurrence_follow: applies several of these maps one after the other.
  */
 #include "kernel/cuda/linear_recurrence.h"
 
-static const inputs_of_call OF_FORWARD = {0, 1, 2, 3, -1}, OF_MAP = {-1, 0, 1, 2, -1};
+static const inputs_of_call OF_FORWARD = {0, 1, 2, 3, -1, false}, OF_MAP = {-1, 0, 1, 2, -1, true};
 
-static size_t shared_bytes(int64_t D) { return 3 * sizeof(float) * (size_t)D; }
+/* --- results from a state ----------------------------------------------------------------------------------------- */
 
-static int64_t heads_of(const ls_view *state) { return state->size[0] * state->size[1]; }
+template <typename T> struct forward_problem {
+    recurrence<T> r;
+    head_view<T> o;
+    float *states; /* [B,H,D,E] */
+    int64_t floats;
+};
+
+struct forward_room {
+    chunk c;
+    rows S;
+};
+
+template <typename T> static __host__ __device__ forward_room take_forward(const recurrence<T> &r, room *at) {
+    forward_room x = {take_chunk(r, at), {}};
+    x.S = at->take(r.padded(), COLUMNS);
+    return x;
+}
+
+template <typename T> static int64_t forward_floats(const recurrence<T> &r) {
+    room at = {nullptr, 0};
+    (void)take_forward(r, &at);
+    return at.used;
+}
+
+/* o = (q e) S + P V'; v is free. */
+template <typename T> static __device__ void store_results(const forward_problem<T> &p, const chunk &c, rows S) {
+    multiply(c, c.q, c.e, nullptr);
+    product<2>(CHUNK, COLUMNS, c.D, c.x, S, [&](int i, int j, float sum) { c.v(i, j) = sum; });
+    product<2>(CHUNK, COLUMNS, p.r.unmasked ? 0 : CHUNK, c.P, c.written, [&](int i, int j, float sum) {
+        if (i < c.n && c.of.first + j < p.r.E)
+            p.o.at(c.of.b, c.first + i, c.of.h)[c.of.first + j] = from_float<T>(c.v(i, j) + sum);
+    });
+}
 
 template <typename T>
-static __global__ void __launch_bounds__(CUDA_THREADS) make_results(recurrence<T> r, head_view<T> o, float *states) {
-    LS_DYNAMIC_SHARED(bytes);
-    float *shared = (float *)bytes;
-    const shared_token t = shared_of(shared, r.D);
-    const int64_t b = blockIdx.x / r.H, h = blockIdx.x % r.H;
-    float *S = states + (int64_t)blockIdx.x * r.D * r.E;
-    for (int64_t n = 0; n < r.N; n++) {
-        load_token(r, t, b, n, h);
-        for (OF_BLOCK(e, r.E)) {
-            if (!r.unmasked) step(r, t, S, b, n, h, e);
-            float sum = 0;
-            for (int64_t d = 0; d < r.D; d++) sum += t.q[d] * S[d * r.E + e];
-            o.at(b, n, h)[e] = from_float<T>(sum);
-        }
+static __global__ void __launch_bounds__(CUDA_THREADS) make_results(forward_problem<T> p, float *rooms) {
+    LS_DYNAMIC_SHARED(shared);
+    room at = room_of_block(shared, rooms, p.floats);
+    forward_room x = take_forward(p.r, &at);
+    x.c.of = slice_of_block(p.r);
+    float *state = p.states + x.c.of.head * p.r.D * p.r.E;
+    load_state(p.r, x.c.of, x.S, state);
+    for (int64_t n = 0; n < p.r.N; n += CHUNK) {
+        begin_chunk(p.r, &x.c, n, p.r.N);
+        find_written(x.c, p.r.delta, x.S);
+        store_results(p, x.c, x.S);
+        if (!p.r.unmasked) advance(x.c, x.S);
     }
+    store_state(p.r, x.c.of, x.S, state);
+}
+
+template <typename T> static size_t forward_workspace(const ls_kernel_call *call) {
+    const recurrence<T> r = recurrence_of<T>(call, OF_FORWARD);
+    return spare_rooms(r.blocks(), forward_floats(r));
 }
 
 template <typename T> static ls_status launch_forward(const ls_kernel_call *call, void *, void *stream) {
     const recurrence<T> r = recurrence_of<T>(call, OF_FORWARD);
-    return launch("linear_recurrence", stream, r.B * r.H, shared_bytes(r.D), make_results<T>, r,
-                  head_view_of<T>(&call->out[0]), output<float>(call, 1));
+    const int64_t floats = forward_floats(r);
+    const forward_problem<T> p = {r, head_view_of<T>(&call->out[0]), output<float>(call, 1), floats};
+    return launch_with_rooms("linear_recurrence", stream, r.blocks(), floats, (float *)call->workspace, make_results<T>,
+                             p);
 }
 
 /* --- maps --------------------------------------------------------------------------------------------------------- */
 
-/* [U | M] of each head, or only U if M is a diagonal. */
-template <typename T> static size_t map_workspace(const ls_kernel_call *call) {
-    const recurrence<T> r = recurrence_of<T>(call, OF_MAP);
-    return sizeof(float) * (size_t)(r.B * r.H * r.D * (r.E + r.D));
+template <typename T> struct map_problem {
+    recurrence<T> r;
+    float *maps;
+    int64_t size, floats; /* size: numbers of a map */
+};
+
+struct map_room {
+    chunk c;
+    rows S, diagonal;
+};
+
+template <typename T> static __host__ __device__ map_room take_map(const recurrence<T> &r, room *at) {
+    map_room x = {take_chunk(r, at), {}, {}};
+    x.S = at->take(r.padded(), COLUMNS);
+    x.diagonal = at->take(1, r.padded());
+    return x;
 }
 
-template <typename T>
-static __global__ void __launch_bounds__(CUDA_THREADS)
-    make_maps(recurrence<T> r, float *states, float *maps, int64_t size) {
-    LS_DYNAMIC_SHARED(bytes);
-    float *shared = (float *)bytes;
-    const shared_token t = shared_of(shared, r.D);
-    const int64_t b = blockIdx.x / r.H, h = blockIdx.x % r.H, factors = size - r.D * r.E;
-    float *S = states + (int64_t)blockIdx.x * r.D * (r.E + r.D), *map = maps + blockIdx.x * size, *M = map + r.D * r.E;
-    for (OF_BLOCK(i, r.D * r.width)) S[i] = i % r.width == r.E + i / r.width ? 1.0f : 0.0f;
-    for (OF_BLOCK(i, factors)) M[i] = 1;
-    for (int64_t n = 0; n < r.N; n++) {
-        load_token(r, t, b, n, h);
-        for (OF_BLOCK(e, r.width)) step(r, t, S, b, n, h, e);
-        for (OF_BLOCK(i, r.delta ? 0 : factors)) M[i] *= t.factor[i];
+template <typename T> static int64_t map_floats(const recurrence<T> &r) {
+    room at = {nullptr, 0};
+    (void)take_map(r, &at);
+    return at.used;
+}
+
+template <typename T> static __global__ void __launch_bounds__(CUDA_THREADS) make_maps(map_problem<T> p, float *rooms) {
+    LS_DYNAMIC_SHARED(shared);
+    room at = room_of_block(shared, rooms, p.floats);
+    map_room x = take_map(p.r, &at);
+    x.c.of = slice_of_block(p.r);
+    begin_map(p.r, x.c.of, x.S);
+    for (OF_BLOCK(d, x.c.D)) x.diagonal(0, d) = 1;
+    for (int64_t n = 0; n < p.r.N; n += CHUNK) {
+        begin_chunk(p.r, &x.c, n, p.r.N);
+        find_written(x.c, p.r.delta, x.S);
+        for (OF_BLOCK(d, x.c.D)) x.diagonal(0, d) *= x.c.last(d);
+        advance(x.c, x.S);
     }
-    __syncthreads();
-    for (OF_BLOCK(i, r.D * r.E)) map[i] = S[i / r.E * r.width + i % r.E];
-    for (OF_BLOCK(i, r.delta ? factors : 0)) M[i] = S[i / r.D * r.width + r.E + i % r.D];
+    store_map(p.r, x.c.of, x.S, x.diagonal.at, p.size - (int64_t)p.r.D * p.r.E, false, p.maps + x.c.of.head * p.size);
+}
+
+template <typename T> static size_t map_workspace(const ls_kernel_call *call) {
+    const recurrence<T> r = recurrence_of<T>(call, OF_MAP);
+    return spare_rooms(r.blocks(), map_floats(r));
 }
 
 template <typename T> static ls_status launch_map(const ls_kernel_call *call, void *, void *stream) {
-    recurrence<T> r = recurrence_of<T>(call, OF_MAP);
-    if (r.delta) r.width = r.E + r.D;
-    return launch("linear_recurrence_map", stream, r.B * r.H, shared_bytes(r.D), make_maps<T>, r,
-                  (float *)call->workspace, output<float>(call, 0), call->out[0].size[2]);
+    const recurrence<T> r = recurrence_of<T>(call, OF_MAP);
+    const int64_t floats = map_floats(r);
+    const map_problem<T> p = {r, output<float>(call, 0), call->out[0].size[2], floats};
+    return launch_with_rooms("linear_recurrence_map", stream, r.blocks(), floats, (float *)call->workspace,
+                             make_maps<T>, p);
 }
 
 /* --- maps one after the other ------------------------------------------------------------------------------------- */
@@ -118,11 +176,12 @@ static ls_status launch_follow(const ls_kernel_call *call, void *, void *stream)
                           p->delta,
                           p->transposed,
                           p->backwards};
-    return launch("linear_recurrence_follow", stream, heads_of(state), 0, follow_maps, m, output<float>(call, 0),
-                  (float *)call->workspace);
+    return launch("linear_recurrence_follow", stream, state->size[0] * state->size[1], 0, follow_maps, m,
+                  output<float>(call, 0), (float *)call->workspace);
 }
 
-CUDA_ROWS(LINEAR_RECURRENCE, linear_recurrence, launch_forward, nullptr)
+CUDA_ROW(ls_cuda_f32_linear_recurrence, LINEAR_RECURRENCE, LS_F32, launch_forward<float>, forward_workspace<float>)
+CUDA_ROW(ls_cuda_bf16_linear_recurrence, LINEAR_RECURRENCE, LS_BF16, launch_forward<bf16>, forward_workspace<bf16>)
 CUDA_ROW(ls_cuda_f32_linear_recurrence_map, LINEAR_RECURRENCE_MAP, LS_F32, launch_map<float>, map_workspace<float>)
 CUDA_ROW(ls_cuda_bf16_linear_recurrence_map, LINEAR_RECURRENCE_MAP, LS_BF16, launch_map<bf16>, map_workspace<bf16>)
 /* The operands are f32 for bf16 too. */
