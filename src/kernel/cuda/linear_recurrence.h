@@ -315,7 +315,7 @@ static __device__ void multiply(const chunk &c, rows of, rows by, const float *f
  * y becomes the solution of (I + Diag(beta) A) X = y, in registers: a thread has a column. A and y: the matrices at
  * these addresses. Not inline, because nvcc takes minutes for the kernels otherwise.
  */
-static __device__ __noinline__ void solve(const float *A, const float *beta, float *y) {
+static __device__ __attribute__((noinline)) void solve(const float *A, const float *beta, float *y) {
     static_assert((CHUNK | 1) == PITCH && (COLUMNS | 1) == PITCH, "the rows of A and of y");
     for (OF_BLOCK(e, COLUMNS)) {
         float x[CHUNK];

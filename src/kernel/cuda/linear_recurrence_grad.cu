@@ -141,7 +141,7 @@ template <typename T> static __device__ void keep_states(const gradients<T> &g, 
 /* --- a chunk ------------------------------------------------------------------------------------------------------ */
 
 /* y becomes the solution of (I + Diag(beta) A)^T X = y, as in solve. */
-static __device__ __noinline__ void solve_turned(const float *A, const float *beta, float *y) {
+static __device__ __attribute__((noinline)) void solve_turned(const float *A, const float *beta, float *y) {
     for (OF_BLOCK(e, COLUMNS)) {
         float x[CHUNK]; /* times beta */
 #pragma unroll
