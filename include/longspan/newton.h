@@ -12,7 +12,8 @@ enum { LS_NEWTON_STEPS = 1000 }; /* the most that a layer may have */
  * kind: LS_RNN_DIAGONAL_GRU or LS_RNN_DIAGONAL_LSTM. steps: of Newton's method, 1 to LS_NEWTON_STEPS; each is one scan.
  * After k steps token k is exact; if the cell forgets, all tokens are after a few steps
  * (docs/lab/34-recurrent-cells.md). bound: a state has converged if it differs by no more than this from what the cell
- * makes of the previous state; states lie between -1 and 1. places: as in ls_rnn_form.
+ * makes of the previous state; states lie between -1 and 1. The least bound is four times the distance between 1 and
+ * the next number of the graph's type: 4.8e-7 in f32, 8.9e-16 in f64. places: as in ls_rnn_form.
  */
 typedef struct ls_newton_form {
     ls_rnn_kind kind;

@@ -9,6 +9,7 @@
 
 #include "graph/graph_impl.h"
 
+#include <float.h>
 #include <math.h>
 
 enum { MOST_GATES = 3, MOST_STATES = 2, MOST_NUMBERS = 5 };
@@ -251,20 +252,22 @@ static ls_tensor followers(ls_graph *g, ls_tensor places) {
 
 static ls_status check(const ls_graph *g, ls_tensor x, ls_tensor weight, const ls_newton_form *form,
                        const ls_tensor *unconverged) {
-    if (form == NULL || form->steps < 1 || form->steps > LS_NEWTON_STEPS || !(form->bound > 0) ||
+    if (g->dtype == LS_BF16)
+        return ls_error(LS_INVALID,
+                        "rnn_newton: the graph is bf16, in which no residual is small; expected f32 or f64");
+    const double least = 4 * (g->dtype == LS_F64 ? DBL_EPSILON : (double)FLT_EPSILON);
+    if (form == NULL || form->steps < 1 || form->steps > LS_NEWTON_STEPS || !(form->bound >= least) ||
         !isfinite(form->bound))
         return ls_error(LS_INVALID,
-                        "rnn_newton: %d steps and a bound of %g, expected 1 to %d and a finite number more than 0",
-                        form == NULL ? 0 : form->steps, form == NULL ? 0 : form->bound, LS_NEWTON_STEPS);
+                        "rnn_newton: %d steps and a bound of %g, expected 1 to %d and a finite number of at least %.2g,"
+                        " as states are rounded",
+                        form == NULL ? 0 : form->steps, form == NULL ? 0 : form->bound, LS_NEWTON_STEPS, least);
     if (unconverged == NULL)
         return ls_error(LS_INVALID, "rnn_newton: unconverged is NULL, expected a place for the number of elements");
     if (!ls_graph_has(g, x) || !ls_graph_has(g, weight) || (form->places.id != 0 && !ls_graph_has(g, form->places)))
         return ls_error(LS_INVALID, "rnn_newton: x, weight or places is no tensor of this graph");
     if (cell_of(form->kind) == NULL)
         return ls_error(LS_INVALID, "rnn_newton: kind %d, expected a diagonal GRU or LSTM", (int)form->kind);
-    if (g->dtype == LS_BF16)
-        return ls_error(LS_INVALID,
-                        "rnn_newton: the graph is bf16, in which no residual is small; expected f32 or f64");
     const ls_rnn_sizes sizes = ls_rnn_sizes_of(form->kind);
     const ls_shape *s = &ls_graph_tensor(g, x)->shape, *w = &ls_graph_tensor(g, weight)->shape;
     if (s->ndim == 4 && w->ndim == 3 && s->dim[3].size == sizes.gates * w->dim[2].size &&

@@ -164,7 +164,8 @@ static void test_calls_refused(void **state) {
                  {1 << 30, 0, true, 1e-6, "1 to 1000"},
                  {3, 0, true, 0, "a bound of 0, expected"},
                  {3, 0, true, NAN, "a bound of nan, expected"},
-                 {3, 0, true, INFINITY, "a bound of inf, expected 1 to 1000 and a finite number more than 0"},
+                 {3, 0, true, INFINITY, "a bound of inf, expected 1 to 1000 and a finite number of at least 4.8e-07"},
+                 {3, 0, true, 4e-7, "a bound of 4e-07, expected"},
                  {3, 0, false, 1e-6, "unconverged is NULL"},
                  {3, 1 << 20, true, 1e-6, "is no tensor of this graph"}};
     for (size_t i = 0; i < LS_COUNT(calls); i++) {
