@@ -105,8 +105,8 @@ struct room {
     }
 };
 
-/* The most bytes of shared memory that a block of any GPU can have that Longspan makes kernels for. */
-static const size_t SURE_OF_SHARED = 99 << 10;
+/* Sums over a block take a little shared memory. Besides it, a block of each GPU can have at least SURE_OF_SHARED. */
+static const size_t FOR_SUMS = 1 << 10, SURE_OF_SHARED = (99 << 10) - FOR_SUMS;
 
 /* Bytes of workspace for the rooms of the blocks of a launch, should they not fit into shared memory. */
 static inline size_t spare_rooms(int64_t blocks, int64_t floats) {
@@ -122,8 +122,7 @@ static ls_status launch_with_rooms(const char *name, void *stream, int64_t block
     int most;
     LS_TRY(allow_shared(name, kernel));
     LS_TRY(device_number(name, "shared memory", cudaDevAttrMaxSharedMemoryPerBlockOptin, &most));
-    /* Sums over a block take a little of it too. */
-    const bool shared = bytes <= SURE_OF_SHARED - 1024 || bytes + 1024 <= (size_t)most;
+    const bool shared = bytes <= SURE_OF_SHARED || bytes + FOR_SUMS <= (size_t)most;
     return launch(name, stream, blocks, shared ? bytes : 0, kernel, problem, shared ? nullptr : spare);
 }
 
@@ -234,29 +233,20 @@ static __device__ void find_decays(const chunk &c) {
     __syncthreads();
 }
 
-/* P and A of decays by element. A warp has a row, a lane elements; lane j keeps the scores of token j. */
+/* P and A of decays by element. A thread has pairs of tokens. */
 static __device__ void find_scores_of_elements(const chunk &c, bool delta) {
-    static_assert(CHUNK == 32, "a lane for each token");
-    const int lane = threadIdx.x % 32;
-    for (int i = threadIdx.x / 32; i < CHUNK; i += CUDA_WARPS) {
+    for (OF_BLOCK(t, CHUNK * CHUNK)) {
+        const int i = t / CHUNK, j = t % CHUNK;
         float P = 0, A = 0;
-        for (int first = 0; first < c.D; first += 32) {
-            const int d = first + lane;
-            const bool is = d < c.D;
-            const float q = is && c.P.at != nullptr ? c.q(i, d) : 0.0f, k = is ? c.k(i, d) : 0.0f;
+        for (int d = 0; d < c.D && j <= i && c.document[j] == c.document[i]; d++) {
             float between = 0;
-            for (int j = i; j >= 0 && c.document[j] == c.document[i]; j--) {
-                const float decayed = is ? c.k(j, d) * expf(between) : 0.0f;
-                const float of_q = warp_sum(q * decayed), of_k = warp_sum(k * decayed);
-                if (lane == j) {
-                    P += of_q;
-                    A += of_k;
-                }
-                if (is) between += c.g(j, d);
-            }
+            for (int s = j + 1; s <= i; s++) between += c.g(s, d);
+            const float decayed = c.k(j, d) * expf(between);
+            if (c.P.at != nullptr) P += c.q(i, d) * decayed;
+            A += c.k(i, d) * decayed;
         }
-        if (c.P.at != nullptr) c.P(i, lane) = P;
-        if (delta) c.A(i, lane) = lane < i ? A : 0.0f;
+        if (c.P.at != nullptr) c.P(i, j) = P;
+        if (delta) c.A(i, j) = j < i ? A : 0.0f;
     }
     __syncthreads();
 }
