@@ -78,11 +78,19 @@ ls_units ls_hashes_units(const ls_hashes *store, const ls_operand *operand, ls_a
     return ls_hashes_units_of(store, store->image->buffers[operand->buffer].space, &range, arena);
 }
 
+/* A buffer's units: *first and, returned, how many of them the memory has; a wrong image may lay a buffer beyond it. */
+static size_t units_of_buffer(const ls_hashes *store, const ls_buffer *b, size_t *first) {
+    *first = b->offset / store->unit;
+    const size_t n = store->n[b->space];
+    return *first < n ? ls_min(b->bytes / store->unit, n - *first) : 0;
+}
+
 /* Writes values as the host would: different ones for every rank, buffer, unit and run. */
 static void write_as_host(ls_hashes *store, int buffer, uint64_t run) {
     const ls_buffer *b = &store->image->buffers[buffer];
     const uint64_t seed = ls_hash_mix(ls_hash_mix((uint64_t)store->rank + 1, (uint64_t)buffer + 1), run + 1);
-    const size_t first = b->offset / store->unit, n = b->bytes / store->unit;
+    size_t first;
+    const size_t n = units_of_buffer(store, b, &first);
     for (size_t i = 0; i < n; i++) store->value[b->space][first + i] = ls_hash_mix(seed, i + 1);
 }
 
@@ -130,7 +138,8 @@ uint64_t ls_hashes_left(const ls_hashes *store) {
     uint64_t hash = 1;
     for (int i = 0; i < store->image->n_buffers; i++) {
         const ls_buffer *b = &store->image->buffers[i];
-        const size_t first = b->offset / store->unit, n = b->bytes / store->unit;
+        size_t first;
+        const size_t n = units_of_buffer(store, b, &first);
         for (size_t k = 0; k < n && b->program < 0; k++)
             hash = ls_hash_mix(hash, store->value[b->space][first + k]) + 0x9e3779b97f4a7c15u;
     }

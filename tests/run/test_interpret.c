@@ -61,6 +61,12 @@ static void drop_first(image_set *set, ls_instr_kind kind) {
 static void drop_put(image_set *set) { drop_first(set, LS_INSTR_PUT); }
 static void drop_kernel(image_set *set) { drop_first(set, LS_INSTR_KERNEL); }
 static void far_outside(image_set *set) { first_of(set, LS_INSTR_KERNEL)->in[0].offset += 1u << 20; }
+static void inputs_far_outside(image_set *set) { /* where the host cannot write them either */
+    ls_image *image = set->image[0];
+    for (int i = 0; i < image->n_buffers; i++)
+        if (image->buffers[i].program < 0 && image->buffers[i].kind == LS_BUFFER_INPUT)
+            image->buffers[i].offset += (size_t)1 << 40;
+}
 static void other_operand(image_set *set) { /* another part of the parameters */
     ls_program *p = &set->image[0]->programs[ls_program_find(set->image[0], LS_PROGRAM_MICRO)];
     int i = 0;
@@ -107,6 +113,7 @@ static void test_faults_are_seen(void **state) {
     assert_int_equal(look(drop_put, 2).hung, 16);
     assert_int_equal(look(drop_kernel, 2).poison, 16);
     assert_int_equal(look(far_outside, 2).outside, 16);
+    assert_int_equal(look(inputs_far_outside, 2).outside, 16);
     assert_int_equal(look(other_operand, 2).other, 16);
     const findings races = look(forget_order, 2);
     print_message("without order between the queues: of 16 seeds %d read poison, %d another value\n", races.poison,
