@@ -32,6 +32,9 @@ struct copy {
     size_t bytes;
 };
 
+/* Of functions that jump: the address sanitizer must not mark a frame that is never left. */
+#define JUMPS __attribute__((noinline, no_sanitize_address))
+
 /*
  * A fibre is begun by its context; after that jumps do, which make no system calls. It goes on from block to block.
  */
@@ -51,7 +54,7 @@ const void *kernel; /* that runs */
 const std::function<void()> *body;
 uint64_t random_state = 1;
 
-void wait_as(state is) {
+JUMPS void wait_as(state is) {
     fibre &f = fibres[number];
     f.is = is;
     if (_setjmp(f.at) == 0) _longjmp(scheduler, 1);
@@ -66,7 +69,7 @@ void main_of_fibre() {
     }
 }
 
-void begin(fibre *f) {
+JUMPS void begin(fibre *f) {
     ucontext_t context, before;
     f->begun = true;
     f->stack.resize(STACK);
@@ -78,7 +81,7 @@ void begin(fibre *f) {
     swapcontext(&before, &context);
 }
 
-void resume(unsigned i) {
+JUMPS void resume(unsigned i) {
     number = i;
     threadIdx = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
     if (_setjmp(scheduler) != 0) return;

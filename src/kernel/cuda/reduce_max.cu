@@ -54,7 +54,7 @@ template <typename T> static ls_status launch_max(const ls_kernel_call *call, vo
 }
 
 template <typename X> static ls_status grad_of(const ls_kernel_call *call, void *stream) {
-    const int64_t n = ls_view_elements(&call->in[1]);
+    const int64_t n = call->in[0].size[1] > 0 ? ls_view_elements(&call->in[1]) : 0;
     return launch("reduce_max_grad", stream, blocks_for(n), 0, gradients<X>, input<X>(call, 0), input<float>(call, 1),
                   output<X>(call, 0), n, call->in[0].size[1], call->in[0].size[2],
                   ((const ls_reduce_max_params *)call->params)->shared);
