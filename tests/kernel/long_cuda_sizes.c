@@ -91,10 +91,10 @@ static const ls_attention_params each = {.scale = 0.1,
     { .of = LS_KERNEL_##id, .letters = names, .size = {TOKENS, WIDTH}, .params = p }
 
 /* Of a token of each of many sequences: a state has as many elements as a row elsewhere. None has places. */
-#define OF_STATES(id, Z, places)                                                                      \
+#define OF_STATES(id, Z, unused)                                                                      \
     {                                                                                                 \
         .of = LS_KERNEL_##id, .letters = "BNKDHEACXZ", .size = {TOKENS, 1, 1, 64, 1, 64, 1, 1, 0, Z}, \
-        .params = &delta, .apart = IN(places)                                                         \
+        .params = &delta, .apart = unused                                                             \
     }
 
 static const sizes cases[] = {
@@ -173,10 +173,10 @@ static const sizes cases[] = {
     {.of = LS_KERNEL_RECURRENCE, .letters = "BNKE", .size = {1, TOKENS, 2, WIDTH / 2}, .params = &backwards},
     {.of = LS_KERNEL_RECURRENCE_MAP, .letters = "BNKEJ", .size = {1, TOKENS, 1, WIDTH, 2}, .params = &forwards},
     {.of = LS_KERNEL_RECURRENCE_FOLLOW, .letters = "MJBKE", .size = {2, 2, 1, 1, LONG_ROW}, .params = &forwards},
-    OF_STATES(LINEAR_RECURRENCE, 0, 5),
-    OF_STATES(LINEAR_RECURRENCE_GRAD, 0, 5),
-    OF_STATES(LINEAR_RECURRENCE_MAP, 2 * WIDTH, 4),
-    OF_STATES(LINEAR_RECURRENCE_BACK, 2 * WIDTH, 4),
+    OF_STATES(LINEAR_RECURRENCE, 0, IN(5)),
+    OF_STATES(LINEAR_RECURRENCE_GRAD, 0, IN(5) | OUT(0) | OUT(1) | OUT(3) | OUT(4)),
+    OF_STATES(LINEAR_RECURRENCE_MAP, 2 * WIDTH, IN(1) | IN(4)),
+    OF_STATES(LINEAR_RECURRENCE_BACK, 2 * WIDTH, IN(4) | IN(5)),
     {.of = LS_KERNEL_LINEAR_RECURRENCE_FOLLOW,
      .letters = "MBHZDE",
      .size = {2, TOKENS, 1, WIDTH + 1, 64, 64},
