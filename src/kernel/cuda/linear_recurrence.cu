@@ -26,12 +26,6 @@ template <typename T> static __host__ __device__ forward_room take_forward(const
     return x;
 }
 
-template <typename T> static int64_t forward_floats(const recurrence<T> &r) {
-    room at = {nullptr, 0};
-    (void)take_forward(r, &at);
-    return at.used;
-}
-
 /* o = (q e) S + P V'; v is free. */
 template <typename T> static __device__ void store_results(const forward_problem<T> &p, const chunk &c, rows S) {
     multiply(c, c.q, c.e, nullptr);
@@ -61,42 +55,18 @@ static __global__ void __launch_bounds__(CUDA_THREADS) make_results(forward_prob
 
 template <typename T> static size_t forward_workspace(const ls_kernel_call *call) {
     const recurrence<T> r = recurrence_of<T>(call, OF_FORWARD);
-    return spare_rooms(r.blocks(), forward_floats(r));
+    return spare_rooms(r.blocks(), floats_of(r, take_forward<T>));
 }
 
 template <typename T> static ls_status launch_forward(const ls_kernel_call *call, void *, void *stream) {
     const recurrence<T> r = recurrence_of<T>(call, OF_FORWARD);
-    const int64_t floats = forward_floats(r);
+    const int64_t floats = floats_of(r, take_forward<T>);
     const forward_problem<T> p = {r, head_view_of<T>(&call->out[0]), output<float>(call, 1), floats};
     return launch_with_rooms("linear_recurrence", stream, r.blocks(), floats, (float *)call->workspace, make_results<T>,
                              p);
 }
 
 /* --- maps --------------------------------------------------------------------------------------------------------- */
-
-template <typename T> struct map_problem {
-    recurrence<T> r;
-    float *maps;
-    int64_t size, floats; /* size: numbers of a map */
-};
-
-struct map_room {
-    chunk c;
-    rows S, diagonal;
-};
-
-template <typename T> static __host__ __device__ map_room take_map(const recurrence<T> &r, room *at) {
-    map_room x = {take_chunk(r, at), {}, {}};
-    x.S = at->take(r.padded(), COLUMNS);
-    x.diagonal = at->take(1, r.padded());
-    return x;
-}
-
-template <typename T> static int64_t map_floats(const recurrence<T> &r) {
-    room at = {nullptr, 0};
-    (void)take_map(r, &at);
-    return at.used;
-}
 
 template <typename T> static __global__ void __launch_bounds__(CUDA_THREADS) make_maps(map_problem<T> p, float *rooms) {
     LS_DYNAMIC_SHARED(shared);
@@ -111,20 +81,15 @@ template <typename T> static __global__ void __launch_bounds__(CUDA_THREADS) mak
         for (OF_BLOCK(d, x.c.D)) x.diagonal(0, d) *= x.c.last(d);
         advance(x.c, x.S);
     }
-    store_map(p.r, x.c.of, x.S, x.diagonal.at, p.size - (int64_t)p.r.D * p.r.E, false, p.maps + x.c.of.head * p.size);
+    store_map(p.r, x.c.of, x.S, x.diagonal.at, p.factors(), false, p.maps + x.c.of.head * p.size);
 }
 
 template <typename T> static size_t map_workspace(const ls_kernel_call *call) {
-    const recurrence<T> r = recurrence_of<T>(call, OF_MAP);
-    return spare_rooms(r.blocks(), map_floats(r));
+    return map_workspace_of<T>(call, OF_MAP);
 }
 
 template <typename T> static ls_status launch_map(const ls_kernel_call *call, void *, void *stream) {
-    const recurrence<T> r = recurrence_of<T>(call, OF_MAP);
-    const int64_t floats = map_floats(r);
-    const map_problem<T> p = {r, output<float>(call, 0), call->out[0].size[2], floats};
-    return launch_with_rooms("linear_recurrence_map", stream, r.blocks(), floats, (float *)call->workspace,
-                             make_maps<T>, p);
+    return launch_map_of("linear_recurrence_map", call, OF_MAP, stream, make_maps<T>);
 }
 
 /* --- maps one after the other ------------------------------------------------------------------------------------- */

@@ -114,6 +114,14 @@ static inline size_t spare_rooms(int64_t blocks, int64_t floats) {
     return bytes > SURE_OF_SHARED ? (size_t)blocks * bytes : 0;
 }
 
+/* The numbers of the room that `take` takes for a block. */
+template <typename T, typename Room>
+static int64_t floats_of(const recurrence<T> &r, Room (*take)(const recurrence<T> &, room *)) {
+    room at = {nullptr, 0};
+    (void)take(r, &at);
+    return at.used;
+}
+
 /* Launches a kernel(problem, rooms): rooms are in `spare`, or NULL if they are in shared memory. */
 template <typename Problem>
 static ls_status launch_with_rooms(const char *name, void *stream, int64_t blocks, int64_t floats, float *spare,
@@ -234,7 +242,7 @@ static __device__ void find_decays(const chunk &c) {
 }
 
 /* P and A of decays by element. A thread has pairs of tokens. */
-static __device__ void find_scores_of_elements(const chunk &c, bool delta) {
+static __device__ void find_scores_of_elements(const chunk &c, bool results, bool delta) {
     for (OF_BLOCK(t, CHUNK * CHUNK)) {
         const int i = t / CHUNK, j = t % CHUNK;
         float P = 0, A = 0;
@@ -242,22 +250,22 @@ static __device__ void find_scores_of_elements(const chunk &c, bool delta) {
             float between = 0;
             for (int s = j + 1; s <= i; s++) between += c.g(s, d);
             const float decayed = c.k(j, d) * expf(between);
-            if (c.P.at != nullptr) P += c.q(i, d) * decayed;
+            if (results) P += c.q(i, d) * decayed;
             A += c.k(i, d) * decayed;
         }
-        if (c.P.at != nullptr) c.P(i, j) = P;
+        if (results) c.P(i, j) = P;
         if (delta) c.A(i, j) = j < i ? A : 0.0f;
     }
     __syncthreads();
 }
 
-/* P, if there is room for it, and A in a delta rule. */
-static __device__ void find_scores(const chunk &c, bool delta) {
+/* P, unless it is not needed, and A in a delta rule. */
+static __device__ void find_scores(const chunk &c, bool results, bool delta) {
     if (c.by_element) {
-        find_scores_of_elements(c, delta);
+        find_scores_of_elements(c, results, delta);
         return;
     }
-    if (c.P.at != nullptr)
+    if (results)
         product<2>(
             CHUNK, CHUNK, c.D, c.q, [&](int d, int j) { return c.k(j, d); },
             [&](int i, int j, float sum) { c.P(i, j) = sum * c.between(i, j); });
@@ -289,7 +297,7 @@ static __device__ void begin_chunk(const recurrence<T> &r, chunk *c, int64_t fir
     }
     __syncthreads();
     find_decays(*c);
-    if (!r.unmasked) find_scores(*c, r.delta);
+    if (!r.unmasked) find_scores(*c, r.q.data != nullptr && c->P.at != nullptr, r.delta);
 }
 
 /* x = rows times their decays, and times `factor` of their token; factor NULL: 1. */
@@ -389,6 +397,42 @@ static __device__ void store_map(const recurrence<T> &r, const slice &of, rows S
             M[transposed ? m * r.D + d : d * r.D + m] = x;
     }
     for (OF_BLOCK(i, r.delta || of.first > 0 ? 0 : (int)factors)) M[i] = diagonal[i];
+}
+
+/* --- maps --------------------------------------------------------------------------------------------------------- */
+
+template <typename T> struct map_problem {
+    recurrence<T> r;
+    float *maps;
+    int64_t size, floats; /* size: numbers of a map */
+    __host__ __device__ int64_t factors() const { return size - (int64_t)r.D * r.E; }
+};
+
+/* S: U and M, or dS and M^T. z: only for a map of gradients. */
+struct map_room {
+    chunk c;
+    rows S, z, diagonal;
+};
+
+template <typename T> static __host__ __device__ map_room take_map(const recurrence<T> &r, room *at) {
+    map_room x = {take_chunk(r, at), {}, {}, {}};
+    x.S = at->take(r.padded(), COLUMNS);
+    if (r.grad_o.data != nullptr) x.z = at->take(CHUNK, COLUMNS);
+    x.diagonal = at->take(1, r.padded());
+    return x;
+}
+
+template <typename T> static size_t map_workspace_of(const ls_kernel_call *call, const inputs_of_call &of) {
+    const recurrence<T> r = recurrence_of<T>(call, of);
+    return spare_rooms(r.blocks(), floats_of(r, take_map<T>));
+}
+
+template <typename T>
+static ls_status launch_map_of(const char *name, const ls_kernel_call *call, const inputs_of_call &of, void *stream,
+                               void (*kernel)(map_problem<T>, float *)) {
+    const recurrence<T> r = recurrence_of<T>(call, of);
+    const map_problem<T> p = {r, output<float>(call, 0), call->out[0].size[2], floats_of(r, take_map<T>)};
+    return launch_with_rooms(name, stream, r.blocks(), p.floats, (float *)call->workspace, kernel, p);
 }
 
 #endif

@@ -56,7 +56,6 @@ template <typename T> static __host__ __device__ grad_room take_grad(const recur
 /* The call with its room in `workspace`; *used: the numbers of it. */
 template <typename T> static gradients<T> gradients_of(const ls_kernel_call *call, float *workspace, int64_t *used) {
     gradients<T> g = {};
-    room block = {nullptr, 0};
     g.r = recurrence_of<T>(call, OF_GRAD);
     g.dq = head_view_of<T>(&call->out[0]);
     g.dk = head_view_of<T>(&call->out[1]);
@@ -65,8 +64,7 @@ template <typename T> static gradients<T> gradients_of(const ls_kernel_call *cal
     g.dbeta = head_view_of<float>(&call->out[4]);
     g.front = input<float>(call, 7);
     g.dstate = output<float>(call, 5);
-    (void)take_grad(g.r, &block);
-    g.floats = block.used;
+    g.floats = floats_of(g.r, take_grad<T>);
     g.tokens = ls_min(g.r.N, (int64_t)SEGMENT);
     const int64_t blocks = g.r.blocks(), chunks = ls_ceil_div(g.tokens, (int64_t)CHUNK);
     const int64_t segments = ls_ceil_div(g.r.N, (int64_t)SEGMENT), sums = blocks * g.tokens;
@@ -110,6 +108,31 @@ static __device__ void fetch_state(const chunk &c, rows S, const float *from) {
     __syncthreads();
 }
 
+/* The recurrence where only states are computed: its results are not, so there are no queries. */
+template <typename T> static __device__ recurrence<T> of_states(recurrence<T> r) {
+    r.q.data = nullptr;
+    r.grad_o.data = nullptr;
+    return r;
+}
+
+/*
+ * From the state S in front of token `first` on, keeps the states in front of every step-th token before `past`, each
+ * at `apart` numbers behind the previous one.
+ */
+template <typename T>
+static __device__ void keep_states(const gradients<T> &g, grad_room *x, int64_t first, int64_t past, int64_t step,
+                                   int64_t apart, float *to) {
+    const recurrence<T> r = of_states(g.r);
+    for (int64_t n = first; n < past; n += CHUNK) {
+        const int64_t at = (n - first) / step;
+        if ((n - first) % step == 0) keep_state(x->c, x->S, to + at * apart);
+        if (r.unmasked || at == (past - 1 - first) / step) continue; /* the state stays, or the last one is kept */
+        begin_chunk(r, &x->c, n, past);
+        find_written(x->c, r.delta, x->S);
+        advance(x->c, x->S);
+    }
+}
+
 /* Keeps the states in front of all segments. */
 template <typename T> static __global__ void __launch_bounds__(CUDA_THREADS) keep_starts(gradients<T> g, float *rooms) {
     LS_DYNAMIC_SHARED(shared);
@@ -117,25 +140,7 @@ template <typename T> static __global__ void __launch_bounds__(CUDA_THREADS) kee
     grad_room x = take_grad(g.r, &at);
     x.c.of = slice_of_block(g.r);
     load_state(g.r, x.c.of, x.S, g.front + x.c.of.head * g.r.D * g.r.E);
-    for (int64_t n = 0; n < g.r.N; n += CHUNK) {
-        if (n % SEGMENT == 0) keep_state(x.c, x.S, g.starts + (n / SEGMENT * g.r.blocks() + blockIdx.x) * g.state());
-        if (g.r.unmasked || n / SEGMENT == (g.r.N - 1) / SEGMENT) continue;
-        begin_chunk(g.r, &x.c, n, g.r.N);
-        find_written(x.c, g.r.delta, x.S);
-        advance(x.c, x.S);
-    }
-}
-
-/* Keeps the states in front of the chunks of the segment. */
-template <typename T> static __device__ void keep_states(const gradients<T> &g, grad_room *x, float *states) {
-    fetch_state(x->c, x->S, g.starts + (g.first / SEGMENT * g.r.blocks() + blockIdx.x) * g.state());
-    for (int64_t n = g.first; n < g.past; n += CHUNK) {
-        keep_state(x->c, x->S, states + (n - g.first) / CHUNK * g.state());
-        if (g.r.unmasked || n + CHUNK >= g.past) continue;
-        begin_chunk(g.r, &x->c, n, g.past);
-        find_written(x->c, g.r.delta, x->S);
-        advance(x->c, x->S);
-    }
+    keep_states(g, &x, 0, g.r.N, SEGMENT, g.r.blocks() * g.state(), g.starts + blockIdx.x * g.state());
 }
 
 /* --- a chunk ------------------------------------------------------------------------------------------------------ */
@@ -364,7 +369,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS) segment_back(gradients<T>
     x.c.of = slice_of_block(g.r);
     float *states = g.states + blockIdx.x * ((g.tokens + CHUNK - 1) / CHUNK) * g.state();
     float *dstate = g.dstate + x.c.of.head * g.r.D * g.r.E;
-    keep_states(g, &x, states);
+    fetch_state(x.c, x.S, g.starts + (g.first / SEGMENT * g.r.blocks() + blockIdx.x) * g.state());
+    keep_states(g, &x, g.first, g.past, CHUNK, g.state(), states);
     load_state(g.r, x.c.of, x.dS, dstate);
     for (int64_t n = g.first + (g.past - g.first - 1) / CHUNK * CHUNK; n >= g.first; n -= CHUNK) {
         const int64_t part = blockIdx.x * g.tokens + n - g.first;
@@ -426,60 +432,30 @@ template <typename T> static ls_status launch_grad(const ls_kernel_call *call, v
 
 /* --- maps of gradients -------------------------------------------------------------------------------------------- */
 
-template <typename T> struct back_problem {
-    recurrence<T> r;
-    float *maps;
-    int64_t size, floats; /* size: numbers of a map */
-};
-
-struct back_room {
-    chunk c;
-    rows dS, z, diagonal;
-};
-
-template <typename T> static __host__ __device__ back_room take_back(const recurrence<T> &r, room *at) {
-    back_room x = {take_chunk(r, at), {}, {}, {}};
-    x.dS = at->take(r.padded(), COLUMNS);
-    x.z = at->take(CHUNK, COLUMNS);
-    x.diagonal = at->take(1, r.padded());
-    return x;
-}
-
-template <typename T> static int64_t back_floats(const recurrence<T> &r) {
-    room at = {nullptr, 0};
-    (void)take_back(r, &at);
-    return at.used;
-}
-
 /* [dS | M^T] of each head, or only dS if M is a diagonal. */
 template <typename T>
-static __global__ void __launch_bounds__(CUDA_THREADS) make_back_maps(back_problem<T> p, float *rooms) {
+static __global__ void __launch_bounds__(CUDA_THREADS) make_back_maps(map_problem<T> p, float *rooms) {
     LS_DYNAMIC_SHARED(shared);
     room at = room_of_block(shared, rooms, p.floats);
-    back_room x = take_back(p.r, &at);
+    map_room x = take_map(p.r, &at);
     x.c.of = slice_of_block(p.r);
-    begin_map(p.r, x.c.of, x.dS);
+    begin_map(p.r, x.c.of, x.S);
     for (OF_BLOCK(d, x.c.D)) x.diagonal(0, d) = 1;
     for (int64_t n = (p.r.N - 1) / CHUNK * CHUNK; n >= 0; n -= CHUNK) {
         begin_chunk(p.r, &x.c, n, p.r.N);
-        if (p.r.delta) find_written_gradient(x.c, true, false, x.dS, x.z);
+        if (p.r.delta) find_written_gradient(x.c, true, false, x.S, x.z);
         for (OF_BLOCK(d, x.c.D)) x.diagonal(0, d) *= x.c.last(d);
-        retreat(x.c, p.r.delta, x.dS, x.z);
+        retreat(x.c, p.r.delta, x.S, x.z);
     }
-    store_map(p.r, x.c.of, x.dS, x.diagonal.at, p.size - (int64_t)p.r.D * p.r.E, true, p.maps + x.c.of.head * p.size);
+    store_map(p.r, x.c.of, x.S, x.diagonal.at, p.factors(), true, p.maps + x.c.of.head * p.size);
 }
 
 template <typename T> static size_t back_workspace(const ls_kernel_call *call) {
-    const recurrence<T> r = recurrence_of<T>(call, OF_BACK);
-    return spare_rooms(r.blocks(), back_floats(r));
+    return map_workspace_of<T>(call, OF_BACK);
 }
 
 template <typename T> static ls_status launch_back(const ls_kernel_call *call, void *, void *stream) {
-    const recurrence<T> r = recurrence_of<T>(call, OF_BACK);
-    const int64_t floats = back_floats(r);
-    const back_problem<T> p = {r, output<float>(call, 0), call->out[0].size[2], floats};
-    return launch_with_rooms("linear_recurrence_back", stream, r.blocks(), floats, (float *)call->workspace,
-                             make_back_maps<T>, p);
+    return launch_map_of("linear_recurrence_back", call, OF_BACK, stream, make_back_maps<T>);
 }
 
 CUDA_ROW(ls_cuda_f32_linear_recurrence_grad, LINEAR_RECURRENCE_GRAD, LS_F32, launch_grad<float>, grad_workspace<float>)
